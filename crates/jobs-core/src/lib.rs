@@ -1,0 +1,52 @@
+//! Multi-tenant background jobs: the contract that every store keeps, and the worker that runs on it.
+//!
+//! An application pushes jobs under a [`Grant`] and runs handlers with a [`worker`](crate::worker).
+//! Storage is behind two traits, [`Queue`] and [`Admin`]; a driver crate implements both.
+//! Delivery is at least once; within a lease, a job has one holder.
+//!
+//! | to know | open |
+//! |---|---|
+//! | who may push what | [`grant`], [`authorized`](mod@authorized) |
+//! | what a job is | [`job`], [`payload`], [`names`] |
+//! | which states there are and who moves between them | [`state`] |
+//! | what a driver promises to producers and workers | [`queue`] |
+//! | what a driver promises to operators | [`admin`] |
+//! | what a stale worker is refused by | [`claim`] |
+//! | how a run ends | [`outcome`] |
+//!
+//! The laws are written as bullets that end with the name of the case that proves them; the case
+//! of that name is in the testkit's suite and runs on every driver.
+
+pub mod admin;
+pub mod authorized;
+pub mod claim;
+pub mod error;
+pub mod ext;
+pub mod grant;
+pub mod job;
+pub mod names;
+pub mod outcome;
+pub mod payload;
+pub mod permit;
+pub mod queue;
+pub mod retry;
+pub mod state;
+pub mod time;
+pub mod view;
+pub mod wake;
+
+pub use admin::Admin;
+pub use authorized::{AuthorizedJob, Refusal, authorized};
+pub use claim::{Claim, Nonce};
+pub use error::{Error, ErrorKind, Result};
+pub use ext::{AdminExt, PushError, QueueExt};
+pub use grant::{Grant, Policy, grant_without_user};
+pub use job::{Job, JobId, JobRef, JobType, Key, KeyScope};
+pub use outcome::{Cause, Outcome, OutcomeKind, Settled, Settlement};
+pub use payload::Payload;
+pub use permit::Permit;
+pub use queue::Queue;
+pub use state::State;
+
+pub use async_trait::async_trait;
+pub use jiff::Timestamp;
