@@ -1,0 +1,1 @@
+//! Background jobs in a SQLite file: the embedded default.

@@ -1,0 +1,3 @@
+//! The suite on SQLite.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! Cases: admin.
+
+super::cases![];

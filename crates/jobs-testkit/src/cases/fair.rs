@@ -1,0 +1,3 @@
+//! Cases: fair.
+
+super::cases![];

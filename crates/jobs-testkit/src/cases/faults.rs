@@ -1,0 +1,3 @@
+//! Cases: faults.
+
+super::cases![];

@@ -1,0 +1,3 @@
+//! Cases: grant.
+
+super::cases![];

@@ -1,0 +1,3 @@
+//! Cases: history.
+
+super::cases![];

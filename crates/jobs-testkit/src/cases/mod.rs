@@ -1,0 +1,63 @@
+//! The cases, one file per verb. Each proves one law on any store; its name starts with the law.
+
+use futures::future::BoxFuture;
+
+use crate::kit::Kit;
+
+pub mod admin;
+pub mod fair;
+pub mod faults;
+pub mod grant;
+pub mod history;
+pub mod push;
+pub mod renew;
+pub mod reserve;
+pub mod settle;
+pub mod stale;
+pub mod sweep;
+pub mod wake;
+pub mod worker;
+
+/// One case of the suite.
+pub struct Case {
+    /// The law, a number and what is shown: `s3_repeating_a_settlement`.
+    pub name: &'static str,
+    /// Does it start processes of its own?
+    pub crosses_processes: bool,
+    /// Runs it; a failure is a panic.
+    pub run: fn(&Kit) -> BoxFuture<'_, ()>,
+}
+
+/// Lists the cases of a file. A case that is not listed is dead code, which CI refuses.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        /// The cases of this file.
+        pub(crate) const CASES: &[$crate::cases::Case] = &[$($crate::cases::Case {
+            name: stringify!($name),
+            crosses_processes: false,
+            run: |kit| Box::pin($name(kit)),
+        }),*];
+    };
+}
+pub(crate) use cases;
+
+/// Every case, in the order of the files.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    [
+        grant::CASES,
+        push::CASES,
+        reserve::CASES,
+        fair::CASES,
+        renew::CASES,
+        settle::CASES,
+        stale::CASES,
+        sweep::CASES,
+        admin::CASES,
+        wake::CASES,
+        faults::CASES,
+        history::CASES,
+        worker::CASES,
+    ]
+    .into_iter()
+    .flatten()
+}

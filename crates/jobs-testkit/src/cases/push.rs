@@ -1,0 +1,3 @@
+//! Cases: push.
+
+super::cases![];

@@ -1,0 +1,3 @@
+//! Cases: renew.
+
+super::cases![];

@@ -1,0 +1,3 @@
+//! Cases: reserve.
+
+super::cases![];

@@ -1,0 +1,3 @@
+//! Cases: settle.
+
+super::cases![];

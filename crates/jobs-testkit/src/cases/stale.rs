@@ -1,0 +1,3 @@
+//! Cases: stale.
+
+super::cases![];

@@ -1,0 +1,3 @@
+//! Cases: sweep.
+
+super::cases![];

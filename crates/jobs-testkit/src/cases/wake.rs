@@ -1,0 +1,3 @@
+//! Cases: wake.
+
+super::cases![];

@@ -1,0 +1,3 @@
+//! Cases: worker.
+
+super::cases![];

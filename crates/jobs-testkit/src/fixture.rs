@@ -1,0 +1,44 @@
+//! What a driver gives the suite: its store, in a namespace of the case's own.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use jobs_core::{Admin, retention::Retention};
+
+/// A store under test.
+///
+/// A namespace is a store of its own: a file, a schema, a key prefix. Its name is unique, of
+/// `[a-z0-9_]`, at most 40 bytes.
+#[async_trait]
+pub trait Fixture: Send + Sync + 'static {
+    /// For reports.
+    fn name(&self) -> &'static str;
+
+    /// Why the store cannot be reached, with what to do about it. Its cases are then skipped under
+    /// plain `cargo test` and fail under `cargo xtask test`.
+    fn unavailable(&self) -> Option<String> {
+        None
+    }
+
+    /// Can another process open the same namespace? Where not, cases that start worker processes
+    /// do not exist.
+    fn crosses_processes(&self) -> bool {
+        true
+    }
+
+    /// A handle on `namespace`, migrated, made on the calling runtime. Called twice with one
+    /// namespace it gives two handles on one store, as two processes have.
+    async fn make(&self, namespace: &str, retention: Retention) -> Arc<dyn Admin>;
+
+    /// Moves every stored instant of `namespace` into the past, as if `by` had gone by since:
+    /// due times, lease ends, starts, ends, pauses, announcements, and a persisted clock.
+    async fn age(&self, namespace: &str, by: Duration);
+
+    /// A handle whose connection breaks once, after the store answered its `after`-th round trip
+    /// (counting from 1) and before the driver saw the answer. `None` when the driver has no such
+    /// hook yet; a store whose operations are one indivisible step breaks after the step.
+    async fn make_cut(&self, namespace: &str, after: usize) -> Option<Arc<dyn Admin>>;
+
+    /// Removes `namespace`. Called when its case passed; a failed case's stays for inspection.
+    async fn remove(&self, namespace: &str);
+}

@@ -1,0 +1,9 @@
+//! The conformance suite of job stores, their in-memory model, and help for applications' tests.
+//!
+//! A driver opts in with a [`Fixture`](fixture::Fixture) and a `main` that calls
+//! [`harness::run`]; it cannot leave a case out.
+
+pub mod cases;
+pub mod fixture;
+pub mod harness;
+pub mod kit;

@@ -1,0 +1,3 @@
+//! Push and run a typed job on a SQLite file.
+
+fn main() {}
