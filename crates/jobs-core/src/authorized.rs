@@ -6,7 +6,9 @@
 //!   is filled from the Grant (`g3_the_order_of_refusals`, `g3_empty_fields_are_filled`).
 //! - **G3** A refused push does no I/O and stores nothing (`g3_a_refused_push_stores_nothing`).
 //! - **G5** Every field has bounds, and the largest legal value of each is stored and comes back
-//!   (`g5_bounds_of_every_field`, `g5_the_largest_legal_job_round_trips`).
+//!   (`g5_bounds_of_every_field`, `g5_the_largest_legal_job_round_trips`). No key built from names
+//!   is ambiguous (`g5_no_key_built_from_names_is_ambiguous`). Any other input is a typed refusal
+//!   (`g5_hostile_input_never_panics`).
 //! - **P5** A payload of the limit passes, one byte more is refused before any I/O
 //!   (`p5_payload_limit_is_exact`).
 

@@ -253,7 +253,8 @@ impl Reserve {
 
     /// Up to this many of any known name, at most [`MAX_RESERVE`].
     pub fn slots(self, slots: usize) -> Self {
-        Self { slots: slots.min(MAX_RESERVE), ..self }
+        let slots = slots.min(MAX_RESERVE);
+        Self { slots, ahead: self.ahead.min(MAX_RESERVE - slots), ..self }
     }
 
     /// Up to this many more of the known names in `quick`, [`MAX_RESERVE`] in all.

@@ -22,7 +22,9 @@ pub fn exponential_backoff(attempt: u32) -> Duration {
 
 /// 90 to 100 % of `delay`, at random: jitter only shortens, so a stated delay is an upper bound.
 pub fn jittered(delay: Duration) -> Duration {
-    delay.mul_f64(0.9 + 0.1 * fastrand::f64())
+    // In floating point, the longest delay times almost one is more than a Duration holds.
+    let seconds = delay.as_secs_f64() * (0.9 + 0.1 * fastrand::f64());
+    Duration::try_from_secs_f64(seconds).unwrap_or(delay).min(delay)
 }
 
 #[cfg(test)]

@@ -1,0 +1,5 @@
+use jobs_core::{AuthorizedJob, Job};
+
+fn main() {
+    let _ = AuthorizedJob(Job::default());
+}

@@ -1,0 +1,5 @@
+use jobs_core::{Grant, Job};
+
+fn main() {
+    let _ = Grant::reissue(&Job::default());
+}
