@@ -3,7 +3,9 @@
 //! A driver opts in with a [`Fixture`](fixture::Fixture) and a `main` that calls
 //! [`harness::run`]; it cannot leave a case out.
 
+pub mod broken;
 pub mod cases;
 pub mod fixture;
 pub mod harness;
 pub mod kit;
+pub mod model;

@@ -1,3 +1,7 @@
 //! The in-memory model passes the suite.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    jobs_testkit::harness::run(jobs_testkit::model::Model::default())
+}

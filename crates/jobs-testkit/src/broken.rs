@@ -1,0 +1,194 @@
+//! Broken stores: the model with one promise removed. The suite must catch each.
+
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// Declares the faults, each with the case that must catch it.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $fault:ident => $case:literal,)*) => {
+        /// One promise that a broken store does not keep.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Fault {
+            $($(#[$doc])* $fault,)*
+        }
+
+        impl Fault {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$fault,)*];
+
+            /// The case that its law names: the one that must fail.
+            pub fn case(self) -> &'static str {
+                match self {
+                    $(Self::$fault => $case,)*
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    /// A claim's nonce is not compared.
+    NonceNotCompared => "s2_fence_and_nonce_are_both_compared",
+    /// A claim's fence is not compared.
+    FenceNotCompared => "s2_fence_and_nonce_are_both_compared",
+    /// A delivery leaves the fence as it was.
+    FenceStands => "r2_the_fence_grows",
+    /// The first attempt is 0.
+    AttemptOffByOne => "r7_n_attempts_are_n_deliveries",
+    /// A lost last attempt goes back in line.
+    LastAttemptGoesOn => "x1_the_last_attempt_parks",
+    /// A lost attempt leaves no suspicion when it comes to holding ahead.
+    SuspectHeldAhead => "r7_a_suspect_is_never_held_ahead",
+    /// A release spends its attempt.
+    ReleaseSpends => "s2_release_and_snooze_give_the_attempt_back",
+    /// A snooze spends its attempt.
+    SnoozeSpends => "s2_release_and_snooze_give_the_attempt_back",
+    /// A release goes to the end of the line.
+    ReleaseLosesItsPlace => "s2_release_and_snooze_give_the_attempt_back",
+    /// Parking frees the key.
+    KeyFreedAtPark => "p3_until_finished",
+    /// Done does not free the key.
+    KeyKeptAtDone => "p3_until_finished",
+    /// A key until started is taken again when the job waits again.
+    StartedKeyTakenAgain => "p3_until_started",
+    /// Keys are shared by all tenants.
+    KeysShared => "p3_keys_are_a_tenants_own",
+    /// Keys are not looked at.
+    KeyIgnored => "p3_a_held_key_refuses",
+    /// A duplicate replaces the payload.
+    DuplicateOverwrites => "p2_a_duplicate_changes_nothing_in_any_state",
+    /// An id is unique in its queue only.
+    IdPerQueue => "p2_same_id_in_two_queues",
+    /// An id is unique over all tenants.
+    IdsShared => "p2_same_id_by_two_tenants",
+    /// Two pushes of one id are both told that they stored it.
+    PushRace => "p2_concurrent_pushes_store_one",
+    /// The payload is parsed and written anew.
+    PayloadReencoded => "p1_payloads_byte_for_byte",
+    /// run_at rounds down.
+    RunAtRoundsDown => "p1_run_at_rounds_up",
+    /// A run_at in the past is kept.
+    BackdatingOvertakes => "p4_the_past_means_now",
+    /// Any name is delivered.
+    UnknownNamesDelivered => "r1_only_known_names",
+    /// Two reserves take the same jobs.
+    ReserveRace => "r2_concurrent_reserves_are_disjoint",
+    /// A repeated reserve takes more.
+    ReserveNotReplayable => "r3_repeating_a_reserve",
+    /// Priority is not looked at.
+    PriorityIgnored => "r4_order_within_a_tenant",
+    /// The oldest job first, over all lanes.
+    Unfair => "r5_a_newcomer_behind_100_000",
+    /// Every lane has the same share.
+    WeightsIgnored => "r5_weights_three_to_one",
+    /// A lane that returns is served until it has caught up.
+    IdlenessEarnsCredit => "r5_idleness_earns_no_credit",
+    /// A future job is delivered.
+    FutureDelivered => "r8_never_future_running_or_parked",
+    /// A paused lane delivers.
+    PausedDelivered => "r8_a_paused_lane_delivers_nothing",
+    /// A queue's pause covers the lanes of that moment.
+    QueuePauseMissesNewcomers => "a6_a_queues_pause_covers_newcomers",
+    /// A renewal answers held and extends nothing.
+    RenewExtendsNothing => "s1_renew_extends_and_keeps_the_claim",
+    /// A renewal moves the fence.
+    RenewChangesTheClaim => "s1_renew_extends_and_keeps_the_claim",
+    /// A renewal does not tell of a requested cancel.
+    RenewHidesTheCancel => "s1_renew_tells_a_requested_cancel",
+    /// An expired claim is refused although nobody took the job.
+    ExpiredClaimRefused => "s2_expired_and_not_yet_taken_is_accepted",
+    /// A swept claim is answered as if it had been settled.
+    SweptClaimBelieved => "s2_stale_writes_are_lost",
+    /// Two writers of one claim are both told that theirs was applied.
+    SettleRace => "s2_both_writers_at_a_barrier",
+    /// Work that happened is thrown away because a cancel was requested.
+    DoneLostToACancel => "s2_a_requested_cancel_wins_over_all_but_done",
+    /// A requested cancel is forgotten when the run ends.
+    CancelRequestForgotten => "s2_a_requested_cancel_wins_over_all_but_done",
+    /// A repeated settlement is lost.
+    RepeatAnswersLost => "s3_repeating_a_settlement",
+    /// Inside one batch the last entry wins.
+    LastInBatchWins => "s3_inside_a_batch_the_first_wins",
+    /// Pruned history leaves no stub.
+    NoStub => "s3_a_stub_outlives_retention",
+    /// Attempts are not on record.
+    AttemptsUnrecorded => "s4_attempts_are_on_record",
+    /// History has no age.
+    HistoryIgnoresAge => "s5_retention_by_age",
+    /// History has no number.
+    HistoryIgnoresNumber => "s5_retention_by_number",
+    /// Parked jobs are pruned.
+    ParkedPruned => "s5_parked_is_never_pruned",
+    /// A sweep takes live jobs.
+    SweepTakesRenewed => "x1_a_renewed_job_is_left_alone",
+    /// A sweep puts a job back in line although its cancel was requested.
+    SweepForgetsTheCancel => "x1_a_requested_cancel_ends_as_cancelled",
+    /// Two sweeps take back the same jobs.
+    SweepRace => "x1_two_sweeps_at_once",
+    /// A foreign job is shown.
+    ForeignIdVisible => "g6_a_foreign_id_is_an_unknown_id",
+    /// A foreign job is retried.
+    ForeignIdRetried => "g6_a_foreign_id_is_an_unknown_id",
+    /// A foreign job is cancelled.
+    ForeignIdCancelled => "g6_a_foreign_id_is_an_unknown_id",
+    /// A foreign job is deleted.
+    ForeignIdDeleted => "g6_a_foreign_id_is_an_unknown_id",
+    /// A list shows every tenant.
+    ListUnscoped => "g6_lists_and_counts_are_scoped",
+    /// Counts are of every tenant.
+    CountsUnscoped => "g6_lists_and_counts_are_scoped",
+    /// A tenant gives itself weight.
+    TenantsWeigh => "g6_a_tenant_tunes_only_its_own_pause",
+    /// Who did it is not recorded.
+    WhoDidItUnrecorded => "g6_who_did_it_is_recorded",
+    /// An expired lease counts as running.
+    ExpiredCountsAsRunning => "a1_waiting_and_running",
+    /// Several operators win one retry.
+    RetryRace => "a3_retry_has_one_winner",
+    /// A retry loses the attempts on record.
+    RetryForgetsHistory => "a3_retry_keeps_the_job",
+    /// A retry goes on counting attempts.
+    RetryKeepsAttempts => "a3_retry_keeps_the_job",
+    /// A running job is cancelled over its holder's head.
+    RunningCancelledAtOnce => "a3_cancel_asks_a_running_job",
+    /// A running job is deleted.
+    RunningDeleted => "a3_delete_frees_everything",
+    /// A push or retry wakes nobody.
+    WakeUpLost => "n1_a_push_wakes",
+}
+
+impl Fault {
+    /// Does `operation` read first and write later, as two steps?
+    pub fn races(self, operation: &str) -> bool {
+        match self {
+            Self::PushRace => operation == "enqueue",
+            Self::ReserveRace => operation == "reserve",
+            Self::SettleRace => operation == "settle",
+            Self::SweepRace => operation == "sweep",
+            Self::RetryRace => operation == "retry",
+            _ => false,
+        }
+    }
+}
+
+/// Between a racing writer's read and its write: it waits here for another to have read too.
+#[derive(Debug, Default)]
+pub struct Gap {
+    second: Notify,
+    waits: std::sync::atomic::AtomicBool,
+}
+
+impl Gap {
+    /// Returns when a second writer is here, or when none came for 50 ms.
+    pub async fn meet(&self) {
+        use std::sync::atomic::Ordering::SeqCst;
+        if self.waits.swap(true, SeqCst) {
+            self.second.notify_one();
+        } else {
+            let second = self.second.notified();
+            let _ = tokio::time::timeout(Duration::from_millis(50), second).await;
+        }
+        self.waits.store(false, SeqCst);
+    }
+}
