@@ -29,6 +29,7 @@ pub mod outcome;
 pub mod payload;
 pub mod permit;
 pub mod queue;
+pub mod reserve;
 pub mod retention;
 pub mod retry;
 pub mod state;
