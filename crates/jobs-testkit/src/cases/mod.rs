@@ -5,6 +5,7 @@ use futures::future::BoxFuture;
 use crate::kit::Kit;
 
 pub mod admin;
+pub mod ended;
 pub mod fair;
 pub mod faults;
 pub mod grant;
@@ -50,6 +51,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         fair::CASES,
         renew::CASES,
         settle::CASES,
+        ended::CASES,
         stale::CASES,
         sweep::CASES,
         admin::CASES,
