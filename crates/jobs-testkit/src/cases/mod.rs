@@ -11,6 +11,7 @@ pub mod faults;
 pub mod grant;
 pub mod history;
 pub mod push;
+pub mod race;
 pub mod renew;
 pub mod reserve;
 pub mod settle;
@@ -53,6 +54,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         settle::CASES,
         ended::CASES,
         stale::CASES,
+        race::CASES,
         sweep::CASES,
         admin::CASES,
         wake::CASES,
