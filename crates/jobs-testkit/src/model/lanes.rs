@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use jobs_core::{JobId, JobRef};
+use jobs_core::{JobId, JobRef, queue::LANE_BATCH};
 
 use super::row::Row;
 
@@ -121,9 +121,14 @@ impl Lanes {
 
     /// Charges a visit that began at `start` and delivered `taken` jobs.
     pub fn charge(&mut self, tenant: &str, start: u64, taken: usize, weight: u32) {
-        self.virtual_now = self.virtual_now.max(start);
+        let cost = |taken: usize| taken as u64 * UNIT / u64::from(weight.max(1));
+        let finish = start + cost(taken);
+        // A lane alone is visited for longer than a batch; time goes on with it, or whoever comes
+        // next would have the length of that visit as credit.
+        let last_batch = finish.saturating_sub(cost(LANE_BATCH));
+        self.virtual_now = self.virtual_now.max(start).max(last_batch);
         if let Some(lane) = self.by_tenant.get_mut(tenant) {
-            lane.finish = start + taken as u64 * UNIT / u64::from(weight.max(1));
+            lane.finish = finish;
         }
     }
 }

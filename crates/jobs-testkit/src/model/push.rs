@@ -38,9 +38,11 @@ impl Store {
     }
 
     fn new_row(&self, pushed: &AuthorizedJob) -> Row {
+        // Now is read last: a job that is due at once is in line at once, also when the clock moves
+        // on between the two readings.
+        let due = self.clock.due_at(pushed);
         let now = self.clock.now();
-        let mut job = (**pushed).clone();
-        let mut due = self.clock.due_at(pushed).max(now);
+        let (mut job, mut due) = ((**pushed).clone(), due.max(now));
         if let (RunAt::At(time), true) = (job.run_at, self.faulty(Fault::RunAtRoundsDown)) {
             let down = i128::from(time.as_millisecond()) * 1_000_000 < time.as_nanosecond();
             due -= i64::from(down);
