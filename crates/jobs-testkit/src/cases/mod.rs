@@ -8,13 +8,19 @@ pub mod admin;
 pub mod ended;
 pub mod fair;
 pub mod faults;
+pub mod flight;
+pub mod fresh;
 pub mod grant;
 pub mod history;
+pub mod identity;
+pub mod keys;
 pub mod push;
 pub mod race;
 pub mod renew;
 pub mod reserve;
+pub mod scope;
 pub mod settle;
+mod stage;
 pub mod stale;
 pub mod sweep;
 pub mod wake;
@@ -47,8 +53,13 @@ pub(crate) use cases;
 pub fn all() -> impl Iterator<Item = &'static Case> {
     [
         grant::CASES,
+        scope::CASES,
         push::CASES,
+        identity::CASES,
+        keys::CASES,
+        flight::CASES,
         reserve::CASES,
+        fresh::CASES,
         fair::CASES,
         renew::CASES,
         settle::CASES,
