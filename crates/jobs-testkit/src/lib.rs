@@ -7,6 +7,7 @@ pub mod broken;
 pub mod cases;
 pub mod fixture;
 pub mod harness;
+pub mod history;
 pub mod invariants;
 pub mod kit;
 pub mod model;
