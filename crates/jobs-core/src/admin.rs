@@ -44,8 +44,9 @@ pub trait Admin: Queue {
     /// Puts parked and cancelled jobs back in line, due now.
     ///
     /// - **A3** One of 16 at once wins, the rest learn the state (`a3_retry_has_one_winner`); id,
-    ///   action, payload and history are kept, attempts restart (`a3_retry_keeps_the_job`); a key
-    ///   taken meanwhile answers [`Retried::KeyHeld`] (`p3_retry_takes_the_key_again`).
+    ///   action, payload and history are kept, attempts restart (`a3_retry_keeps_the_job`).
+    /// - **P3** It takes its key again; one taken meanwhile answers [`Retried::KeyHeld`]
+    ///   (`p3_retry_takes_the_key_again`).
     async fn retry(&self, permit: &Permit<Retry>, jobs: &[JobRef]) -> Result<Vec<Retried>>;
 
     /// Ends jobs without their work.

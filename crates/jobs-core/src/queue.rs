@@ -21,6 +21,8 @@ pub use crate::reserve::{BadRequest, Lease, Reserve};
 /// call after one is safe. Every method is cancel safe in the same sense: a dropped call happened
 /// wholly or not at all for each job, and may be repeated to find out.
 ///
+/// - **H1** Whatever several actors do in whatever order, every answer is one that the laws allow
+///   (`h1_random_histories_are_legal`).
 /// - A handle is shared freely, behind `Arc<dyn Queue>` too (`q0_any_wrapping_is_the_same_queue`).
 #[async_trait]
 pub trait Queue: fmt::Debug + Send + Sync + 'static {
@@ -122,7 +124,7 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// [`settle`](Self::settle), then [`reserve`](Self::reserve), in one round trip where the
     /// store can.
     ///
-    /// - Answers as the two calls would (`s2_settle_and_reserve_is_both`), and a settled job may
+    /// - **S2** Answers as the two calls would (`s2_settle_and_reserve_is_both`), and a settled job may
     ///   be among the reserved.
     async fn settle_and_reserve(
         &self,

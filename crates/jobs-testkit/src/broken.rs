@@ -159,15 +159,15 @@ faults! {
 }
 
 impl Fault {
-    /// Does `operation` read first and write later, as two steps?
-    pub fn races(self, operation: &str) -> bool {
+    /// The operation that reads first and writes later, as two steps, if this is a race.
+    pub fn race(self) -> Option<&'static str> {
         match self {
-            Self::PushRace => operation == "enqueue",
-            Self::ReserveRace => operation == "reserve",
-            Self::SettleRace => operation == "settle",
-            Self::SweepRace => operation == "sweep",
-            Self::RetryRace => operation == "retry",
-            _ => false,
+            Self::PushRace => Some("enqueue"),
+            Self::ReserveRace => Some("reserve"),
+            Self::SettleRace => Some("settle"),
+            Self::SweepRace => Some("sweep"),
+            Self::RetryRace => Some("retry"),
+            _ => None,
         }
     }
 }

@@ -11,7 +11,7 @@ use jobs_testkit::{
     broken::Fault,
     cases::{self, Case},
     harness::run_case,
-    history::play_seed,
+    history::{generate, play},
     model::Model,
 };
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -56,11 +56,12 @@ fn histories_catch_faults() -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let finds = |fault: Fault| {
         let fixture: Arc<dyn jobs_testkit::fixture::Fixture> = Arc::new(Model::broken(fault));
-        (0..12).any(|seed| runtime.block_on(play_seed(&fixture, seed, 60)).is_err())
+        (0..30).any(|seed| runtime.block_on(play(&fixture, &generate(seed, 60))).is_err())
     };
-    let (caught, missed): (Vec<Fault>, Vec<Fault>) =
-        Fault::ALL.iter().partition(|&&fault| finds(fault));
-    eprintln!("histories catch {} of {} faults, not {missed:?}", caught.len(), Fault::ALL.len());
+    // A history has one actor at a time, so races are not for it.
+    let faults = Fault::ALL.iter().filter(|fault| fault.race().is_none());
+    let (caught, missed): (Vec<Fault>, Vec<Fault>) = faults.partition(|&&fault| finds(fault));
+    eprintln!("histories catch {}, not {}: {missed:?}", caught.len(), missed.len());
     if caught.len() < 10 {
         return Err(format!("histories catch only {caught:?}").into());
     }

@@ -16,7 +16,7 @@ use super::{
     op::{IDS, Op, Push, QUEUES},
     time::{Clock, Time},
 };
-use crate::kit::{Kit, checked};
+use crate::kit::{Kit, checked, operator};
 
 /// What is known of the store.
 pub(super) struct Judge<'a> {
@@ -71,7 +71,11 @@ impl<'a> Judge<'a> {
             }
             Op::Renew { claim } if !self.claims.is_empty() => self.renew(self.claim(*claim)).await,
             Op::Settle(batch) if !self.claims.is_empty() => self.settle(batch).await,
-            Op::ReserveAgain(_) | Op::Renew { .. } | Op::Settle(_) => Ok(()),
+            Op::CancelClaimed(claim) if !self.claims.is_empty() => {
+                let job = self.claim(*claim).job;
+                self.cancel_job(&operator().await, &job).await
+            }
+            Op::ReserveAgain(_) | Op::Renew { .. } | Op::Settle(_) | Op::CancelClaimed(_) => Ok(()),
             Op::Sweep => self.sweep().await,
             Op::Age(by) => {
                 self.kit.age(*by).await;
@@ -81,6 +85,7 @@ impl<'a> Judge<'a> {
             Op::Retry(target) => self.retry(target).await,
             Op::Cancel(target) => self.cancel(target).await,
             Op::Delete(target) => self.delete(target).await,
+            Op::Look(tenant) => self.look(*tenant).await,
             Op::Pause { queue, tenant, pause } => self.pause(*queue, *tenant, *pause).await,
         }
     }

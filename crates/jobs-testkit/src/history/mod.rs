@@ -9,6 +9,7 @@
 mod admin;
 mod judge;
 mod known;
+mod look;
 mod op;
 mod time;
 

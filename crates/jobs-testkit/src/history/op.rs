@@ -15,7 +15,7 @@ pub const QUEUES: [&str; 2] = ["work", "mail"];
 /// What they are called.
 pub const NAMES: [&str; 3] = ["noop", "send", "bill"];
 /// How many ids there are.
-pub const IDS: usize = 8;
+pub const IDS: usize = 5;
 /// Texts that a store must not rewrite.
 const PAYLOADS: [&str; 4] =
     ["null", " {\"b\": 1, \"a\": 1e2}", "9223372036854775807", r#""\u0000""#];
@@ -40,7 +40,11 @@ pub enum Op {
     Age(Duration),
     Retry(Target),
     Cancel(Target),
+    /// The job of the n-th newest claim, by an operator.
+    CancelClaimed(usize),
     Delete(Target),
+    /// A list and the counts, in one tenant's scope or in all.
+    Look(Option<usize>),
     Pause {
         queue: usize,
         tenant: Option<usize>,
@@ -74,17 +78,17 @@ impl Op {
     /// Any one.
     pub fn random(random: &mut Rng) -> Self {
         match random.u8(0..100) {
-            0..26 => Self::Push((0..random.usize(1..4)).map(|_| Push::random(random)).collect()),
-            26..48 => {
+            0..24 => Self::Push((0..random.usize(1..4)).map(|_| Push::random(random)).collect()),
+            24..46 => {
                 let mut names = NAMES.to_vec();
                 random.shuffle(&mut names);
                 names.truncate(random.usize(1..=NAMES.len()));
                 let slots = random.usize(1..5);
                 Self::Reserve { queue: random.usize(..QUEUES.len()), names, slots }
             }
-            48..52 => Self::ReserveAgain(random.usize(..100)),
-            52..58 => Self::Renew { claim: newest(random) },
-            58..76 => {
+            46..50 => Self::ReserveAgain(random.usize(..100)),
+            50..56 => Self::Renew { claim: newest(random) },
+            56..73 => {
                 let one = |random: &mut Rng| (newest(random), outcome(random));
                 let mut batch: Vec<_> = (0..random.usize(1..4)).map(|_| one(random)).collect();
                 if random.u8(0..5) == 0 {
@@ -92,11 +96,13 @@ impl Op {
                 }
                 Self::Settle(batch)
             }
-            76..81 => Self::Sweep,
-            81..87 => Self::Age(Duration::from_secs(random.choice([7, 25, 70, 130]).unwrap_or(7))),
-            87..91 => Self::Retry(Target::random(random)),
-            91..95 => Self::Cancel(Target::random(random)),
-            95..97 => Self::Delete(Target::random(random)),
+            73..78 => Self::Sweep,
+            78..85 => Self::Age(Duration::from_secs(random.choice([7, 25, 25, 130]).unwrap_or(7))),
+            85..89 => Self::Retry(Target::random(random)),
+            89..91 => Self::CancelClaimed(random.usize(..3)),
+            91..94 => Self::Cancel(Target::random(random)),
+            94..96 => Self::Delete(Target::random(random)),
+            96..98 => Self::Look(random.bool().then(|| random.usize(..TENANTS.len()))),
             _ => {
                 let pause =
                     [Pause::Off, Pause::On, Pause::For(Duration::from_secs(40)), Pause::Off];
@@ -137,7 +143,7 @@ impl Push {
             priority: random.choice([-5, 0, 0, 0, 7]).unwrap_or(0),
             max_attempts: random.u32(1..4),
             delay: Duration::from_secs(random.choice([0, 0, 0, 30]).unwrap_or(0)),
-            key: (random.u8(0..3) == 0).then(|| (scope, random.usize(..3))),
+            key: random.bool().then(|| (scope, random.usize(..2))),
             payload: random.usize(..PAYLOADS.len()),
         }
     }

@@ -64,7 +64,7 @@ impl Handle {
         operation: &'static str,
         step: impl FnOnce(&mut Store) -> T + Send,
     ) -> Result<T> {
-        if self.shared.fault.is_some_and(|fault| fault.races(operation)) {
+        if self.shared.fault.and_then(Fault::race) == Some(operation) {
             // Reads, lets another writer do the same, and writes what it read.
             let stale = self.shared.store().clone();
             self.shared.gap.meet().await;
