@@ -21,7 +21,7 @@ use crate::{fixture::Fixture, kit::Kit};
 use judge::Judge;
 
 /// Most replays that shrinking a history may cost.
-const REPLAYS: usize = 300;
+const REPLAYS: usize = 600;
 
 /// A history of `length` operations from `seed`.
 pub fn generate(seed: u64, length: usize) -> Vec<Op> {
@@ -57,29 +57,56 @@ pub async fn play(fixture: &Arc<dyn Fixture>, history: &[Op]) -> Result<(), Stri
 /// # Errors
 /// The shrunk history and what is illegal about it.
 pub async fn play_seed(fixture: &Arc<dyn Fixture>, seed: u64, length: usize) -> Result<(), String> {
-    let mut history = generate(seed, length);
-    let Err(mut why) = play(fixture, &history).await else { return Ok(()) };
-    let (mut place, mut replays, mut shrunk) = (history.len(), 0, false);
-    while replays < REPLAYS {
-        if place == 0 {
-            if !std::mem::take(&mut shrunk) {
-                break;
-            }
-            place = history.len();
-            continue;
-        }
-        place -= 1;
-        let mut shorter = history.clone();
-        shorter.remove(place);
-        replays += 1;
-        if let Err(still) = play(fixture, &shorter).await {
-            (history, why, shrunk) = (shorter, still, true);
-        }
-    }
+    let history = generate(seed, length);
+    let Err(why) = play(fixture, &history).await else { return Ok(()) };
+    let (history, why) = shrink(fixture, history, why).await;
     let lines = history.iter().enumerate().map(|(place, op)| format!("{place:>4}  {op:?}\n"));
     let lines: String = lines.collect();
     Err(format!(
         "illegal history, JOBS_TEST_SEED={seed}, shrunk to {}:\n{lines}{why}",
         history.len()
     ))
+}
+
+/// Leaves out operations, then elements of batches, as long as the history stays illegal.
+async fn shrink(
+    fixture: &Arc<dyn Fixture>,
+    mut history: Vec<Op>,
+    mut why: String,
+) -> (Vec<Op>, String) {
+    let mut replays = 0;
+    'again: loop {
+        for candidate in shorter(&history) {
+            replays += 1;
+            if replays > REPLAYS {
+                break 'again;
+            }
+            if let Err(still) = play(fixture, &candidate).await {
+                (history, why) = (candidate, still);
+                continue 'again;
+            }
+        }
+        break;
+    }
+    (history, why)
+}
+
+/// The history without its first half, its second half, any one operation or element of a batch.
+fn shorter(history: &[Op]) -> Vec<Vec<Op>> {
+    let mut candidates = Vec::new();
+    let half = history.len() / 2;
+    if half > 4 {
+        candidates.extend([history[half..].to_vec(), history[..half].to_vec()]);
+    }
+    for place in (0..history.len()).rev() {
+        candidates.push([&history[..place], &history[place + 1..]].concat());
+    }
+    for place in 0..history.len() {
+        for simpler in history[place].simpler() {
+            let mut candidate = history.to_vec();
+            candidate[place] = simpler;
+            candidates.push(candidate);
+        }
+    }
+    candidates
 }

@@ -1,7 +1,7 @@
 //! What a history consists of. References are by number, so that a history stays playable when
 //! operations are left out: a claim is the n-th one taken so far, modulo how many there are.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use fastrand::Rng;
 use jobs_core::{Cause, Job, JobId, KeyScope, Outcome, Payload, admin::Pause};
@@ -53,7 +53,7 @@ pub enum Op {
 }
 
 /// A job to push.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Push {
     pub tenant: usize,
     pub id: usize,
@@ -67,7 +67,7 @@ pub struct Push {
 }
 
 /// A job an operator acts on: `by` a tenant's permit, or over all tenants.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Target {
     pub by: Option<usize>,
     pub tenant: usize,
@@ -112,6 +112,25 @@ impl Op {
             }
         }
     }
+}
+
+impl Op {
+    /// The same with one element less, where it is a batch of several.
+    pub fn simpler(&self) -> Vec<Self> {
+        match self {
+            Self::Push(batch) => shorter(batch).into_iter().map(Self::Push).collect(),
+            Self::Settle(batch) => shorter(batch).into_iter().map(Self::Settle).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn shorter<T: Clone>(batch: &[T]) -> Vec<Vec<T>> {
+    let without = |left_out: usize| {
+        let (before, after) = (&batch[..left_out], &batch[left_out + 1..]);
+        [before, after].concat()
+    };
+    if batch.len() < 2 { Vec::new() } else { (0..batch.len()).map(without).collect() }
 }
 
 /// Mostly one of the last claims: counted from the newest.
@@ -172,5 +191,22 @@ impl Target {
         let by = (random.u8(0..3) > 0)
             .then(|| if random.u8(0..4) == 0 { random.usize(..TENANTS.len()) } else { tenant });
         Self { by, tenant, id }
+    }
+}
+
+impl fmt::Debug for Push {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [tenant, queue] = [TENANTS[self.tenant], QUEUES[self.queue]];
+        write!(f, "{tenant}/{} {} on {queue}", self.id, NAMES[self.name])?;
+        write!(f, ", priority {}, {} attempts", self.priority, self.max_attempts)?;
+        write!(f, ", due in {:?}, payload {}", self.delay, PAYLOADS[self.payload])?;
+        self.key.map_or(Ok(()), |(scope, key)| write!(f, ", key {key} {scope:?}"))
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = self.by.map_or("operator", |by| TENANTS[by]);
+        write!(f, "{}/{} by {by}", TENANTS[self.tenant], self.id)
     }
 }
