@@ -14,6 +14,7 @@ pub mod grant;
 pub mod history;
 pub mod identity;
 pub mod keys;
+pub mod list;
 pub mod push;
 pub mod race;
 pub mod renew;
@@ -68,6 +69,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         race::CASES,
         sweep::CASES,
         admin::CASES,
+        list::CASES,
         wake::CASES,
         faults::CASES,
         history::CASES,
