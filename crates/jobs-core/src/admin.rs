@@ -66,7 +66,8 @@ pub trait Admin: Queue {
     /// - **A6** A pause ends at its deadline by itself, or by a resume
     ///   (`a6_a_pause_ends`); leases in a paused lane are swept as anywhere
     ///   (`a6_a_paused_lane_is_swept`); a queue's pause covers tenants that come later
-    ///   (`a6_a_queues_pause_covers_newcomers`).
+    ///   (`a6_a_queues_pause_covers_newcomers`). Out of bounds nothing changes
+    ///   (`a6_settings_have_bounds`).
     async fn set_lane(
         &self,
         permit: &Permit<Tune>,

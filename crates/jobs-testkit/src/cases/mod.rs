@@ -24,6 +24,7 @@ pub mod settle;
 mod stage;
 pub mod stale;
 pub mod sweep;
+pub mod tune;
 pub mod wake;
 pub mod worker;
 
@@ -70,6 +71,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         sweep::CASES,
         admin::CASES,
         list::CASES,
+        tune::CASES,
         wake::CASES,
         faults::CASES,
         history::CASES,
