@@ -48,6 +48,11 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// - **P4** No `run_at` means now, by the store's clock, and the past means now
     ///   (`p4_the_past_means_now`).
     /// - **P5** 10,000 jobs are answered one by one, in order (`p5_bulk_answers_in_order`).
+    /// - **P6** Where the store has transactions, the driver's own `push_in` pushes inside the
+    ///   caller's: commit publishes, rollback leaves nothing
+    ///   (`p6_commit_publishes_and_rollback_leaves_nothing`); a duplicate committed before is an
+    ///   answer (`p6_what_was_committed_before_is_an_answer`); a push that meets an uncommitted one
+    ///   is told to come again, soon (`p6_an_open_transaction_keeps_nobody_waiting`).
     /// - **P7** Concurrent single pushes succeed or fail each by itself
     ///   (`p7_one_refused_among_fifty`); one handle serves two runtimes one after the other
     ///   (`p7_two_runtimes_one_handle`); a push dropped in flight harms nobody else's
@@ -75,7 +80,8 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     ///   (`r5_idleness_earns_no_credit`).
     /// - **R6** It sees every push and retry of the same handle (`r6_own_pushes_are_visible`), and
     ///   those of another handle within 250 ms (`r6_other_handles_pushes_are_visible`). A
-    ///   scheduled job is delivered once due (`r6_a_scheduled_job_comes_due`), and
+    ///   scheduled job is delivered once due (`r6_a_scheduled_job_comes_due`), also when another
+    ///   tenant's thousands come due at the same time (`r6_a_crowd_comes_due_at_once`), and
     ///   [`Reserved::next_due`] says when to ask again (`r6_next_due_is_told`).
     /// - **R7** `attempt` counts this delivery, the first is 1; N max attempts are N deliveries
     ///   that were not given back (`r7_n_attempts_are_n_deliveries`). A job whose last attempt was

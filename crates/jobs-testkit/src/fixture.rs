@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use jobs_core::{Admin, retention::Retention};
+use jobs_core::{Admin, AuthorizedJob, Result, queue::Pushed, retention::Retention};
 
 /// A store under test.
 ///
@@ -39,6 +39,26 @@ pub trait Fixture: Send + Sync + 'static {
     /// hook yet; a store whose operations are one indivisible step breaks after the step.
     async fn make_cut(&self, namespace: &str, after: usize) -> Option<Arc<dyn Admin>>;
 
+    /// A transaction of the caller's own on `namespace`, to push in with the driver's `push_in`, on
+    /// a pool of one connection. `None` where the store has no transactions for callers (P6).
+    async fn begin(&self, namespace: &str) -> Option<Box<dyn Transaction>> {
+        let _ = namespace;
+        None
+    }
+
     /// Removes `namespace`. Called when its case passed; a failed case's stays for inspection.
     async fn remove(&self, namespace: &str);
+}
+
+/// An open transaction of a caller who pushes inside it.
+#[async_trait]
+pub trait Transaction: Send {
+    /// The driver's `push_in`. An error means that the transaction is lost.
+    async fn push(&mut self, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>>;
+
+    /// Commits, and fires the wake-up handles.
+    async fn commit(self: Box<Self>) -> Result<()>;
+
+    /// Rolls back.
+    async fn rollback(self: Box<Self>);
 }

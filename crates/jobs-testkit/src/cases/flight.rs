@@ -56,7 +56,9 @@ async fn p7_one_refused_among_fifty(kit: &Kit) {
     // who was told that it is stored was told the truth.
     for after in 1..=3 {
         let Some(broken) = kit.fixture.make_cut(&kit.namespace, after).await else { return };
-        let jobs: Vec<Job> = (0..50).map(|_| job("acme")).collect();
+        // With keys: a push that was cut short must not be refused for the key it took itself.
+        let keyed = |i| job("acme").key(format!("{after}-{i}"));
+        let jobs: Vec<Job> = (0..50).map(keyed).collect();
         let answers = race(50, |i| {
             let (store, mine) = (broken.clone(), jobs[i].clone());
             async move { store.push(&grant("acme"), mine).await }

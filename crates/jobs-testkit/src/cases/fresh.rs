@@ -6,16 +6,17 @@ use jobs_core::{
     Admin, Cause, Job, QueueExt, Settled, State,
     admin::{LaneChange, LaneRef, Pause, Retried, Tuned},
     permit::Tune,
-    queue::{Delivery, Reserve},
+    queue::{Delivery, LANE_BATCH, Reserve},
 };
 
 use super::stage::{FRESHNESS, cancel, retry, stage, state_of, take_from, take_one_from};
-use crate::kit::{Kit, NAME, QUEUE, job, operator, push, take, take_one, wants};
+use crate::kit::{Kit, NAME, QUEUE, checked, job, operator, push, take, take_one, wants};
 
 super::cases![
     r6_own_pushes_are_visible,
     r6_other_handles_pushes_are_visible,
     r6_a_scheduled_job_comes_due,
+    r6_a_crowd_comes_due_at_once,
     r6_next_due_is_told,
     r7_n_attempts_are_n_deliveries,
     r7_a_suspect_is_never_held_ahead,
@@ -100,6 +101,31 @@ async fn r6_a_scheduled_job_comes_due(kit: &Kit) {
         }
         assert!(began < delay + FRESHNESS, "a reserve {began:?} after the push found nothing");
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn r6_a_crowd_comes_due_at_once(kit: &Kit) {
+    let store = kit.handle().await;
+    // One tenant schedules its all for nine o'clock, another one job for a moment later.
+    let hour = Duration::from_secs(3600);
+    for _ in 0..2 {
+        let crowd = || checked(job("big").priority(100).after(hour));
+        let jobs: Vec<_> = (0..10_000).map(|_| crowd()).collect();
+        assert!(store.enqueue(&jobs).await.iter().all(Result::is_ok));
+    }
+    let mine = push(&*store, job("acme").priority(-100).after(hour)).await;
+    kit.age(hour * 2).await;
+    let (due, mut before) = (Instant::now(), 0);
+    loop {
+        let began = due.elapsed();
+        let deliveries = take(&*store, 1).await;
+        if deliveries.iter().any(|delivery| delivery.job.id == mine.id) {
+            return;
+        }
+        before += deliveries.len();
+        // Within the bound of two lanes, or within a second, whichever is later.
+        let late = before >= 4 * LANE_BATCH && began > Duration::from_secs(1);
+        assert!(!late, "due for {began:?} and behind {before} others");
     }
 }
 

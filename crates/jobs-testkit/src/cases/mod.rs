@@ -24,6 +24,7 @@ pub mod settle;
 mod stage;
 pub mod stale;
 pub mod sweep;
+pub mod transaction;
 pub mod tune;
 pub mod wake;
 pub mod worker;
@@ -59,6 +60,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         push::CASES,
         identity::CASES,
         keys::CASES,
+        transaction::CASES,
         flight::CASES,
         reserve::CASES,
         fresh::CASES,

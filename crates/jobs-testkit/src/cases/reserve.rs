@@ -61,6 +61,8 @@ async fn r1_only_known_names(kit: &Kit) {
     for name in ["a", "a.b", "a:b", "ab", "b", "a-b"] {
         push(&*store, named("acme", name).priority(50)).await;
         push(&*store, named("globex", name)).await;
+        // Future ones beside them: whichever condition comes first, both are asked.
+        push(&*store, named("globex", name).after(Duration::from_secs(3600))).await;
     }
     let known = |names: &'static [&'static str]| {
         let request = Reserve::new(QUEUE, names.iter().copied(), "suite").expect("legal");
