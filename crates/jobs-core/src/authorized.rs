@@ -3,12 +3,14 @@
 //! - **G3** [`authorized`] checks in this order: [`NoTenant`](Refusal::NoTenant),
 //!   [`NoName`](Refusal::NoName), [`BadField`](Refusal::BadField), [`Forged`](Refusal::Forged)
 //!   tenant, action, authorized-by, [`PayloadTooLarge`](Refusal::PayloadTooLarge); an empty field
-//!   is filled from the Grant (`g3_the_order_of_refusals`, `g3_empty_fields_are_filled`).
-//! - **G3** A refused push does no I/O and stores nothing (`g3_a_refused_push_stores_nothing`).
+//!   is filled from the Grant (`g3_the_order_of_refusals`, `g3_empty_fields_are_filled`). A message
+//!   names both sides (`g3_a_refusal_names_both_sides`).
+//! - **G3** A refused push does no I/O and stores nothing (`g3_a_refused_push_never_reaches_the_store`,
+//!   `g3_a_refused_push_stores_nothing`).
 //! - **G5** Every field has bounds, and the largest legal value of each is stored and comes back
 //!   (`g5_bounds_of_every_field`, `g5_the_largest_legal_job_round_trips`). No key built from names
 //!   is ambiguous (`g5_no_key_built_from_names_is_ambiguous`). Any other input is a typed refusal
-//!   (`g5_hostile_input_never_panics`).
+//!   (`g5_hostile_input_never_panics`, `g5_hostile_numbers_never_panic`).
 //! - **P5** A payload of the limit passes, one byte more is refused before any I/O
 //!   (`p5_payload_limit_is_exact`).
 

@@ -2,10 +2,11 @@
 //!
 //! - **G1** A Grant holds a subject, exactly one action and a scope. Its fields are private, it is
 //!   neither `Deserialize` nor `Default`, and nobody can edit a clone
-//!   (`g1_a_grant_cannot_be_forged`: programs that must not compile).
+//!   (`g1_a_grant_cannot_be_forged`: programs that must not compile; `g1_no_derive_makes_a_grant`).
 //! - **G1** The doors are exactly these, and each refuses an empty or malformed subject, action or
 //!   tenant before it asks anybody (`g1_the_doors_refuse_bad_input`,
-//!   `g1_an_empty_subject_never_reaches_the_policy`, `g1_operators_are_refused_by_default`):
+//!   `g1_an_empty_subject_never_reaches_the_policy`, `g1_operators_are_refused_by_default`), and
+//!   says what was allowed, no more (`g1_a_grant_is_what_the_policy_allowed`):
 //!   1. [`Policy::authorize`]: a subject in one tenant, by the application's policy;
 //!   2. [`Policy::authorize_operator`]: a subject over all tenants, by another method of the policy;
 //!   3. [`grant_without_user`]: code that no user started (cron, seeders), found by its name;
