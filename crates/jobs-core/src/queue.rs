@@ -24,6 +24,14 @@ pub use crate::reserve::{BadRequest, Lease, Reserve};
 /// - **H1** Whatever several actors do in whatever order, every answer is one that the laws allow
 ///   (`h1_random_histories_are_legal`).
 /// - A handle is shared freely, behind `Arc<dyn Queue>` too (`q0_any_wrapping_is_the_same_queue`).
+/// - **F1** The connection may break after any round trip of any call: the repeated call, on this
+///   handle or another, answers as if one of the two had done it all, and no job is lost, doubled,
+///   stuck or miscounted (`f1_cut_after_every_round_trip_enqueue`,
+///   `f1_cut_after_every_round_trip_reserve`, `f1_cut_after_every_round_trip_settle`,
+///   `f1_cut_after_every_round_trip_settle_and_reserve`, `f1_cut_after_every_round_trip_renew`,
+///   `f1_cut_after_every_round_trip_sweep`); an operator's verb likewise
+///   (`f1_cut_after_every_round_trip_retry`, `f1_cut_after_every_round_trip_cancel`,
+///   `f1_cut_after_every_round_trip_delete`).
 #[async_trait]
 pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// Stores jobs.

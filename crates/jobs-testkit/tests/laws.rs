@@ -10,7 +10,7 @@ use std::{
 use jobs_testkit::cases;
 
 /// The laws of the contract.
-const LAWS: [(char, std::ops::RangeInclusive<u8>); 9] = [
+const LAWS: [(char, std::ops::RangeInclusive<u8>); 10] = [
     ('G', 1..=6),
     ('P', 1..=7),
     ('R', 1..=8),
@@ -18,6 +18,7 @@ const LAWS: [(char, std::ops::RangeInclusive<u8>); 9] = [
     ('X', 1..=2),
     ('A', 1..=7),
     ('N', 1..=2),
+    ('F', 1..=1),
     ('H', 1..=1),
     ('K', 1..=11),
 ];

@@ -5,6 +5,7 @@ use futures::future::BoxFuture;
 use crate::kit::Kit;
 
 pub mod admin;
+pub mod cut_verbs;
 pub mod ended;
 pub mod fair;
 pub mod faults;
@@ -76,6 +77,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         tune::CASES,
         wake::CASES,
         faults::CASES,
+        cut_verbs::CASES,
         history::CASES,
         worker::CASES,
     ]

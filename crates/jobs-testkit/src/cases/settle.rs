@@ -30,7 +30,7 @@ super::cases![
     s3_inside_a_batch_the_first_wins,
 ];
 
-fn event(outcome: &Outcome) -> Event {
+pub(super) fn event(outcome: &Outcome) -> Event {
     match outcome {
         Outcome::Done => Event::SettleDone,
         Outcome::Retry { .. } => Event::SettleRetry,
