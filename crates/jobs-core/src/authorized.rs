@@ -10,7 +10,9 @@
 //! - **G5** Every field has bounds, and the largest legal value of each is stored and comes back
 //!   (`g5_bounds_of_every_field`, `g5_the_largest_legal_job_round_trips`). No key built from names
 //!   is ambiguous (`g5_no_key_built_from_names_is_ambiguous`). Any other input is a typed refusal
-//!   (`g5_hostile_input_never_panics`, `g5_hostile_numbers_never_panic`).
+//!   (`g5_hostile_input_never_panics`, `g5_hostile_numbers_never_panic`); what
+//!   reaches a driver unchecked is answered there (`g5_hostile_questions_are_answered`,
+//!   `g5_hostile_claims_are_lost`).
 //! - **P5** A payload of the limit passes, one byte more is refused before any I/O
 //!   (`p5_payload_limit_is_exact`).
 

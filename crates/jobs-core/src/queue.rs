@@ -85,7 +85,8 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     ///   concurrent reservers (`r5_fair_under_concurrent_reservers`). A lone tenant gets
     ///   everything (`r5_a_lone_tenant_gets_everything`); weights 3:1 give 3:1 within 10 %
     ///   (`r5_weights_three_to_one`); a lane that returns gets no credit for idleness
-    ///   (`r5_idleness_earns_no_credit`).
+    ///   (`r5_idleness_earns_no_credit`). Lanes without work cost nothing
+    ///   (`r5_drained_and_paused_lanes_cost_nothing`).
     /// - **R6** It sees every push and retry of the same handle (`r6_own_pushes_are_visible`), and
     ///   those of another handle within 250 ms (`r6_other_handles_pushes_are_visible`). A
     ///   scheduled job is delivered once due (`r6_a_scheduled_job_comes_due`), also when another

@@ -23,6 +23,7 @@ super::cases![
     r5_a_lone_tenant_gets_everything,
     r5_weights_three_to_one,
     r5_idleness_earns_no_credit,
+    r5_drained_and_paused_lanes_cost_nothing,
 ];
 
 /// Newcomers of one run.
@@ -305,4 +306,28 @@ async fn r5_idleness_earns_no_credit(kit: &Kit) {
         // All of it goes, and then it is idle again for a while.
         shares(&*store, queue, 100, 240 + 300).await;
     }
+}
+
+async fn r5_drained_and_paused_lanes_cost_nothing(kit: &Kit) {
+    let store = kit.handle().await;
+    pile(&*store, "big", "few", 0, 50).await;
+    let few = median(&*store, "few").await;
+    // Hundreds of tenants were here, and some still have a line, but a paused one.
+    let lane = |i: usize| checked(job(&format!("t{i}")).on("many"));
+    let jobs: Vec<_> = (0..600).map(lane).collect();
+    assert!(store.enqueue(&jobs).await.iter().all(Result::is_ok));
+    assert_eq!(take_from(&*store, "many", 1000).await.len(), 600);
+    let jobs: Vec<_> = (0..100).map(lane).collect();
+    for i in 0..100 {
+        let lane = LaneRef { queue: "many".to_owned(), tenant: Some(format!("t{i}")) };
+        let pause = Some(jobs_core::admin::Pause::On);
+        let change = LaneChange { weight: None, pause };
+        let tuned = store.set_lane(&operator::<Tune>().await, &lane, change).await;
+        assert_eq!(tuned.expect("the store answers"), Tuned::Tuned);
+    }
+    assert!(store.enqueue(&jobs).await.iter().all(Result::is_ok));
+    pile(&*store, "big", "many", 0, 50).await;
+    let many = median(&*store, "many").await;
+    let most = few * 3 + Duration::from_millis(5);
+    assert!(many <= most, "a reserve took {few:?}, beside 600 idle lanes {many:?}");
 }

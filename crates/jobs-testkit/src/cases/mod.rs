@@ -13,6 +13,7 @@ pub mod flight;
 pub mod fresh;
 pub mod grant;
 pub mod history;
+pub mod hostile;
 pub mod identity;
 pub mod keys;
 pub mod list;
@@ -58,6 +59,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     [
         grant::CASES,
         scope::CASES,
+        hostile::CASES,
         push::CASES,
         identity::CASES,
         keys::CASES,

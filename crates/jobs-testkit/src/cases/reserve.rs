@@ -115,9 +115,10 @@ async fn r1_unknown_names_cost_nothing(kit: &Kit) {
     let before = median(&*store).await;
     for batch in 0..10 {
         let unknown = |i: usize| {
-            // In the same lane, in others, and of several names, all of top priority.
-            let tenant = ["acme", "globex", "initech"][i % 3];
-            checked(named(tenant, &format!("new.{}", i % 7)).priority(100))
+            // In the same lane, in hundreds of others, of several names, all of top priority.
+            let tenant =
+                if i.is_multiple_of(2) { "acme".to_owned() } else { format!("t{}", i % 600) };
+            checked(named(&tenant, &format!("new.{}", i % 7)).priority(100))
         };
         let jobs: Vec<_> = (0..10_000).map(|i| unknown(i + batch)).collect();
         let answers = store.enqueue(&jobs).await;
