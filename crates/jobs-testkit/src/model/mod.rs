@@ -40,7 +40,10 @@ use jobs_core::{Admin, retention::Retention};
 
 pub use handle::Handle;
 
-use crate::{broken::Fault, fixture::Fixture};
+use crate::{
+    broken::{Fault, lies::Liar},
+    fixture::Fixture,
+};
 use handle::Shared;
 
 /// The model as a store under test: its namespaces, and the promise it does not keep, if any.
@@ -80,7 +83,11 @@ impl Fixture for Model {
     }
 
     async fn make(&self, namespace: &str, retention: Retention) -> Arc<dyn Admin> {
-        Arc::new(Handle::new(self.namespace(namespace), retention))
+        let handle = Handle::new(self.namespace(namespace), retention);
+        match self.fault {
+            Some(fault) => Arc::new(Liar { handle, fault }),
+            None => Arc::new(handle),
+        }
     }
 
     async fn age(&self, namespace: &str, by: Duration) {

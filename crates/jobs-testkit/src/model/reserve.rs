@@ -93,6 +93,8 @@ impl Store {
         let credit = self.faulty(Fault::IdlenessEarnsCredit);
         let (unfair, unweighted) = (self.faulty(Fault::Unfair), self.faulty(Fault::WeightsIgnored));
         let paused_too = self.faulty(Fault::PausedDelivered);
+        let (capped, unbounded) =
+            (self.faulty(Fault::LoneLaneCapped), self.faulty(Fault::VisitsUnbounded));
         let mut wish = Wish {
             request,
             any_name: self.faulty(Fault::UnknownNamesDelivered),
@@ -100,7 +102,8 @@ impl Store {
             most: request.most(),
             anything: request.free_slots(),
         };
-        let queue = request.queue();
+        let queue = self.queue_of(request);
+        let queue = queue.as_str();
         let mut picked = Vec::new();
         let (settings, Some(lanes)) = (&self.settings, self.queues.get_mut(queue)) else {
             return picked;
@@ -113,7 +116,8 @@ impl Store {
             };
             let Some(tenant) = open.iter().min_by_key(order) else { return picked };
             let (start, before) = (lanes.start(tenant, credit), picked.len());
-            let visit = if open.len() > 1 { LANE_BATCH } else { usize::MAX };
+            let shared = (open.len() > 1 || capped) && !unbounded;
+            let visit = if shared { LANE_BATCH } else { usize::MAX };
             while picked.len() - before < visit
                 && let Some((job, (name, suspect))) = lanes.pop(tenant, |n, s| wish.may(n, s))
             {
@@ -122,7 +126,15 @@ impl Store {
             }
             let weight = if unweighted { 1 } else { settings.weight(queue, tenant) };
             lanes.charge(tenant, start, picked.len() - before, weight);
+            if capped {
+                return picked;
+            }
         }
+    }
+
+    fn queue_of(&self, request: &Reserve) -> String {
+        let mixed = self.queues.keys().find(|_| self.faulty(Fault::QueuesMixed));
+        mixed.map_or(request.queue(), String::as_str).to_owned()
     }
 
     fn deliver(&mut self, job: &JobRef, request: &Reserve, now: i64) -> Option<Delivery> {

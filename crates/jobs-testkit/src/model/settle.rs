@@ -115,7 +115,8 @@ impl Store {
         cause: Option<&Cause>,
         now: i64,
     ) {
-        let unrecorded = self.faulty(Fault::AttemptsUnrecorded);
+        let (unrecorded, first_kept) =
+            (self.faulty(Fault::AttemptsUnrecorded), self.faulty(Fault::OldestAttemptsKept));
         let (release_spends, snooze_spends) =
             (self.faulty(Fault::ReleaseSpends), self.faulty(Fault::SnoozeSpends));
         let lane = self.change(job, |row| {
@@ -129,6 +130,7 @@ impl Store {
                     row.attempt -= u32::from(!snooze_spends);
                 }
                 _ if unrecorded => {}
+                _ if first_kept && row.attempts.len() == KEPT_ATTEMPTS => {}
                 _ => record(row, outcome, cause, now),
             }
             row.state = state;

@@ -130,6 +130,9 @@ impl Store {
             KeyScope::UntilFinished if self.faulty(Fault::KeyKeptAtDone) => {
                 row.state.is_live() || row.state == State::Done
             }
+            KeyScope::UntilFinished if self.faulty(Fault::RetryForgetsTheKey) => {
+                row.holds_key && row.state.is_live()
+            }
             KeyScope::UntilFinished => row.state.is_live(),
         };
         if holds {
@@ -163,6 +166,7 @@ impl Store {
     /// Puts what came due in line, at most `most` jobs of `queue`, or of all.
     pub fn promote(&mut self, queue: Option<&str>, now: i64, most: usize) -> usize {
         let now = if self.faulty(Fault::FutureDelivered) { i64::MAX } else { now };
+        let most = if self.faulty(Fault::NeverPromoted) { 0 } else { most };
         let asked = |name: &str| queue.is_none_or(|queue| queue == name);
         let queues = self.queues.iter().filter(|(name, _)| asked(name));
         let due: Vec<_> = queues.flat_map(|(_, lanes)| lanes.due(now)).take(most).collect();

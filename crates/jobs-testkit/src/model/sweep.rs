@@ -24,7 +24,9 @@ impl Store {
             let since_start = self.faulty(Fault::SweepTakesRenewed);
             since_start || *until <= now
         });
-        let silent: Vec<_> = silent.take(BATCH).map(|(_, job)| job.clone()).collect();
+        let batch = if self.faulty(Fault::SweepUnbounded) { usize::MAX } else { BATCH };
+        let seen = silent.filter(|(_, job)| self.sees(job, now));
+        let silent: Vec<_> = seen.take(batch).map(|(_, job)| job.clone()).collect();
         let lost: Vec<_> = silent.iter().filter_map(|job| self.take_back(job, now)).collect();
         let promoted = self.promote(None, now, BATCH);
         let pruned = self.prune(retention, now);
@@ -32,6 +34,15 @@ impl Store {
         self.minutes = self.minutes.split_off(&(now - HOUR, String::new(), String::new()));
         let more = [silent.len(), promoted, pruned].contains(&BATCH);
         Swept { lost, promoted, pruned, more }
+    }
+
+    /// A sweep sees all tenants, paused or not.
+    fn sees(&self, job: &JobRef, now: i64) -> bool {
+        let queue = self.rows.get(job).map_or("", |row| &row.job.queue);
+        let paused = self.settings.paused_until(queue, &job.tenant, now).is_some();
+        let first = self.rows.keys().next().is_some_and(|first| first.tenant == job.tenant);
+        (first || !self.faulty(Fault::SweepOfOneTenant))
+            && !(paused && self.faulty(Fault::PausedLaneNotSwept))
     }
 
     fn take_back(&mut self, job: &JobRef, now: i64) -> Option<Lost> {

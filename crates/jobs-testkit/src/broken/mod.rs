@@ -1,4 +1,9 @@
 //! Broken stores: the model with one promise removed. The suite must catch each.
+//!
+//! A fault is either in the model, asked about where the promise is kept, or a [lie](lies) on the
+//! way in or out.
+
+pub(crate) mod lies;
 
 use std::time::Duration;
 
@@ -156,13 +161,91 @@ faults! {
     RunningDeleted => "a3_delete_frees_everything",
     /// A push or retry wakes nobody.
     WakeUpLost => "n1_a_push_wakes",
+    /// A held key is looked at before the id.
+    KeyBeatsId => "p3_a_stored_id_beats_a_held_key",
+    /// Two pushes of one key are both told that they took it.
+    KeyRace => "p3_concurrent_pushes_of_one_key_store_one",
+    /// A retried job does not take its key again.
+    RetryForgetsTheKey => "p3_retry_takes_the_key_again",
+    /// A done job's id is free.
+    DoneFreesTheId => "p2_push_against_an_ack_in_flight",
+    /// A push is in line half a second later.
+    PushesAreSeenLate => "r6_own_pushes_are_visible",
+    /// What came due stays scheduled.
+    NeverPromoted => "r6_a_scheduled_job_comes_due",
+    /// Any queue's jobs are delivered.
+    QueuesMixed => "r1_only_that_queue",
+    /// A lone lane gets one batch per reserve.
+    LoneLaneCapped => "r5_a_lone_tenant_gets_everything",
+    /// A visit to a lane has no end while others wait.
+    VisitsUnbounded => "r5_fair_under_concurrent_reservers",
+    /// The first hundred attempts are kept.
+    OldestAttemptsKept => "s4_the_newest_hundred_are_kept",
+    /// A sweep leaves paused lanes alone.
+    PausedLaneNotSwept => "a6_a_paused_lane_is_swept",
+    /// A sweep sees one tenant.
+    SweepOfOneTenant => "x1_any_handle_sweeps_all_tenants",
+    /// A sweep takes everything at once.
+    SweepUnbounded => "x1_bounded_per_call",
+    /// Of a batch, the last is stored.
+    LastOfBatchStored => "p3_inside_a_batch_the_first_wins",
+    /// A bulk push is answered in another order.
+    BulkAnswersReversed => "p5_bulk_answers_in_order",
+    /// Metadata is not delivered.
+    MetadataDropped => "p1_every_field_round_trips",
+    /// Long fields are cut.
+    FieldsAreCut => "g5_the_largest_legal_job_round_trips",
+    /// A reserve of none takes one.
+    NoneAskedOneGiven => "r1_none_asked_none_given",
+    /// Nobody is told when to ask again.
+    NextDueUntold => "r6_next_due_is_told",
+    /// Delays are not added.
+    DelaysIgnored => "s2_delays_are_the_stores",
+    /// A parked job goes on.
+    ParkRetries => "s2_each_outcome",
+    /// The reserve of a joint call comes before its settlements.
+    ReserveBeforeSettle => "s2_settle_and_reserve_is_both",
+    /// Causes are not kept.
+    CausesDropped => "s4_causes_are_cut_and_kept",
+    /// A sweep does not say what it took.
+    SweepAnswersNothing => "x1_sweep_answers_the_jobs",
+    /// A wake-up that never comes.
+    WatchIsDeaf => "n1_a_retry_wakes",
+    /// A wake-up without a push.
+    WatchCriesWolf => "n1_other_queues_do_not_wake",
+    /// A worker that said goodbye is still listed.
+    GoodbyesIgnored => "a4_workers_come_and_go",
+    /// The second handle is on another store.
+    OwnStoreOpened => "q0_open_own_is_the_same_store",
+    /// The last renewal is not shown.
+    RenewalHidden => "a5_get_shows_the_holder",
+    /// An operator sees no job.
+    OperatorSeesNothing => "g6_an_operator_sees_all",
+    /// With a name to filter by, the state is forgotten.
+    FiltersDoNotCombine => "a2_filters_combine",
+    /// A page loses its last job.
+    WalkSkipsOne => "a2_a_walk_sees_each_job_once",
+    /// A page that ended early says that it is complete.
+    PageSaysComplete => "a2_a_page_has_a_budget",
+    /// A count that stopped does not say so.
+    CountsSayExact => "a2_counts_are_capped",
+    /// Nothing waits long.
+    OldestIsZero => "a1_oldest",
+    /// What ended is not counted.
+    MinutesLost => "a2_minutes",
+    /// A cancelled job is said to be asked.
+    CancelSaysRequested => "a3_cancel_at_once",
+    /// A pause has no deadline.
+    PauseHasNoEnd => "a6_a_pause_ends",
+    /// A sound store has findings.
+    CheckCriesWolf => "a7_a_fresh_store_is_sound",
 }
 
 impl Fault {
     /// The operation that reads first and writes later, as two steps, if this is a race.
     pub fn race(self) -> Option<&'static str> {
         match self {
-            Self::PushRace => Some("enqueue"),
+            Self::PushRace | Self::KeyRace => Some("enqueue"),
             Self::ReserveRace => Some("reserve"),
             Self::SettleRace => Some("settle"),
             Self::SweepRace => Some("sweep"),
