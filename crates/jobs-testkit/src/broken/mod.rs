@@ -177,8 +177,8 @@ faults! {
     QueuesMixed => "r1_only_that_queue",
     /// A lone lane gets one batch per reserve.
     LoneLaneCapped => "r5_a_lone_tenant_gets_everything",
-    /// A visit to a lane has no end while others wait.
-    VisitsUnbounded => "r5_fair_under_concurrent_reservers",
+    /// The first lane by name is visited first.
+    LanesByName => "r5_fair_under_concurrent_reservers",
     /// The first hundred attempts are kept.
     OldestAttemptsKept => "s4_the_newest_hundred_are_kept",
     /// A sweep leaves paused lanes alone.

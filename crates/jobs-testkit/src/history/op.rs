@@ -173,7 +173,7 @@ impl Push {
         job.id = ids[self.id];
         NAMES[self.name].clone_into(&mut job.name);
         job.payload = Payload::from_json(PAYLOADS[self.payload]).expect("each is JSON");
-        job = job.max_attempts(self.max_attempts);
+        job = job.max_attempts(self.max_attempts).meta("id", self.id.to_string());
         if !self.delay.is_zero() {
             job = job.after(self.delay);
         }

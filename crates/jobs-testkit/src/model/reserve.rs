@@ -90,15 +90,11 @@ impl Store {
 
     /// Visits lanes, the earliest virtual start first, until the wish is filled.
     fn pick(&mut self, request: &Reserve, now: i64) -> Vec<JobRef> {
-        let credit = self.faulty(Fault::IdlenessEarnsCredit);
-        let (unfair, unweighted) = (self.faulty(Fault::Unfair), self.faulty(Fault::WeightsIgnored));
-        let paused_too = self.faulty(Fault::PausedDelivered);
-        let (capped, unbounded) =
-            (self.faulty(Fault::LoneLaneCapped), self.faulty(Fault::VisitsUnbounded));
+        let faulty = self.faults();
         let mut wish = Wish {
             request,
-            any_name: self.faulty(Fault::UnknownNamesDelivered),
-            suspects_held: self.faulty(Fault::SuspectHeldAhead),
+            any_name: faulty(Fault::UnknownNamesDelivered),
+            suspects_held: faulty(Fault::SuspectHeldAhead),
             most: request.most(),
             anything: request.free_slots(),
         };
@@ -110,21 +106,26 @@ impl Store {
         };
         loop {
             let mut open = lanes.with_work(|name, suspect| wish.may(name, suspect));
-            open.retain(|tenant| paused_too || settings.paused_until(queue, tenant, now).is_none());
-            let order = |tenant: &&String| {
-                if unfair { (lanes.oldest(tenant), 0) } else { (0, lanes.start(tenant, credit)) }
+            let paused = |tenant: &String| settings.paused_until(queue, tenant, now).is_some();
+            open.retain(|tenant| !paused(tenant) || faulty(Fault::PausedDelivered));
+            let credit = faulty(Fault::IdlenessEarnsCredit);
+            let turn = |tenant: &&String| match () {
+                () if faulty(Fault::LanesByName) => 0,
+                () if faulty(Fault::Unfair) => lanes.oldest(tenant).unsigned_abs(),
+                () => lanes.start(tenant, credit),
             };
-            let Some(tenant) = open.iter().min_by_key(order) else { return picked };
+            let Some(tenant) = open.iter().min_by_key(turn) else { return picked };
             let (start, before) = (lanes.start(tenant, credit), picked.len());
-            let shared = (open.len() > 1 || capped) && !unbounded;
-            let visit = if shared { LANE_BATCH } else { usize::MAX };
+            let capped = faulty(Fault::LoneLaneCapped);
+            let visit = if open.len() > 1 || capped { LANE_BATCH } else { usize::MAX };
             while picked.len() - before < visit
                 && let Some((job, (name, suspect))) = lanes.pop(tenant, |n, s| wish.may(n, s))
             {
                 wish.took(&name, suspect);
                 picked.push(job);
             }
-            let weight = if unweighted { 1 } else { settings.weight(queue, tenant) };
+            let weight = settings.weight(queue, tenant);
+            let weight = if faulty(Fault::WeightsIgnored) { 1 } else { weight };
             lanes.charge(tenant, start, picked.len() - before, weight);
             if capped {
                 return picked;
@@ -132,20 +133,21 @@ impl Store {
         }
     }
 
+    /// Only from the queue that was asked.
     fn queue_of(&self, request: &Reserve) -> String {
         let mixed = self.queues.keys().find(|_| self.faulty(Fault::QueuesMixed));
         mixed.map_or(request.queue(), String::as_str).to_owned()
     }
 
     fn deliver(&mut self, job: &JobRef, request: &Reserve, now: i64) -> Option<Delivery> {
-        let fence_stands = self.faulty(Fault::FenceStands);
+        let faulty = self.faults();
         self.change(job, |row| {
             let mut facts = row.facts(now);
             facts.due = true; // It was in line.
             let Step::To(state) = step(row.state, Event::Reserve, facts) else { return };
             row.state = state;
             row.attempt += 1;
-            row.fence += i64::from(!fence_stands || row.fence == 0);
+            row.fence += i64::from(!faulty(Fault::FenceStands) || row.fence == 0);
             (row.nonce, row.settled) = (Some(request.nonce_of()), None);
             let (worker, length) = (request.worker().to_owned(), request.leased_for().length());
             let until = after(now, length);

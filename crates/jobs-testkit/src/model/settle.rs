@@ -27,16 +27,15 @@ impl Store {
         let now = self.clock.now();
         let Standing::Held = self.standing(claim, now) else { return Renewed::Lost };
         let length = lease.length();
-        let (stays, moves) =
-            (self.faulty(Fault::RenewExtendsNothing), self.faulty(Fault::RenewChangesTheClaim));
+        let faulty = self.faults();
         let asked = self.change(&claim.job, |row| {
-            if !stays {
+            if !faulty(Fault::RenewExtendsNothing) {
                 extend(row, length, now);
             }
-            row.fence += i64::from(moves);
+            row.fence += i64::from(faulty(Fault::RenewChangesTheClaim));
             row.cancel_requested
         });
-        let asked = asked == Some(true) && !self.faulty(Fault::RenewHidesTheCancel);
+        let asked = asked == Some(true) && !faulty(Fault::RenewHidesTheCancel);
         if asked { Renewed::CancelRequested } else { Renewed::Held }
     }
 
@@ -53,10 +52,9 @@ impl Store {
 
     /// In order, so that inside one batch the first entry for a claim wins.
     pub fn settle_all(&mut self, settlements: &[Settlement]) -> Vec<Settled> {
-        let last_wins = self.faulty(Fault::LastInBatchWins);
         let mut answers: Vec<_> = settlements.iter().map(|_| Settled::Lost).collect();
         let mut places: Vec<_> = (0..settlements.len()).collect();
-        if last_wins {
+        if self.faulty(Fault::LastInBatchWins) {
             places.reverse();
         }
         for place in places {
@@ -93,13 +91,13 @@ impl Store {
         }
         let Step::To(state) = step(row.state, event, facts) else { return Settled::Lost };
         self.end_run(job, state, outcome.kind(), outcome.cause(), now);
-        let release_moves = self.faulty(Fault::ReleaseLosesItsPlace);
+        let faulty = self.faults();
         self.change(job, |row| {
             row.settled = Some(outcome.kind());
             if let Some(delay) = outcome.delay() {
                 row.due = after(now, delay);
             }
-            if release_moves && *outcome == Outcome::Release {
+            if *outcome == Outcome::Release && faulty(Fault::ReleaseLosesItsPlace) {
                 row.due = now;
             }
         });
@@ -115,22 +113,19 @@ impl Store {
         cause: Option<&Cause>,
         now: i64,
     ) {
-        let (unrecorded, first_kept) =
-            (self.faulty(Fault::AttemptsUnrecorded), self.faulty(Fault::OldestAttemptsKept));
-        let (release_spends, snooze_spends) =
-            (self.faulty(Fault::ReleaseSpends), self.faulty(Fault::SnoozeSpends));
+        let faulty = self.faults();
         let lane = self.change(job, |row| {
             match outcome {
                 OutcomeKind::Release => {
                     row.releases += 1;
-                    row.attempt -= u32::from(!release_spends);
+                    row.attempt -= u32::from(!faulty(Fault::ReleaseSpends));
                 }
                 OutcomeKind::Snooze => {
                     row.snoozes += 1;
-                    row.attempt -= u32::from(!snooze_spends);
+                    row.attempt -= u32::from(!faulty(Fault::SnoozeSpends));
                 }
-                _ if unrecorded => {}
-                _ if first_kept && row.attempts.len() == KEPT_ATTEMPTS => {}
+                _ if faulty(Fault::AttemptsUnrecorded) => {}
+                _ if faulty(Fault::OldestAttemptsKept) && row.attempts.len() == KEPT_ATTEMPTS => {}
                 _ => record(row, outcome, cause, now),
             }
             row.state = state;

@@ -60,6 +60,12 @@ impl Store {
         self.fault == Some(fault)
     }
 
+    /// The same, to be asked while a row is being changed.
+    pub fn faults(&self) -> impl Fn(Fault) -> bool + Copy + use<> {
+        let broken = self.fault;
+        move |fault| broken == Some(fault)
+    }
+
     /// Stores a new row.
     pub fn insert(&mut self, row: Row) {
         let job = row.job_ref();

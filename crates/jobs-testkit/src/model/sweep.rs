@@ -61,9 +61,9 @@ impl Store {
     pub fn lose(&mut self, job: &JobRef, state: State, now: i64) {
         let cause = Cause::new("the lease ran out without a renewal");
         self.end_run(job, state, OutcomeKind::Lost, Some(&cause), now);
-        let still_believed = self.faulty(Fault::SweptClaimBelieved);
+        let faulty = self.faults();
         self.change(job, |row| {
-            if still_believed {
+            if faulty(Fault::SweptClaimBelieved) {
                 row.settled = Some(OutcomeKind::Done);
             } else {
                 row.disown();
@@ -72,17 +72,16 @@ impl Store {
     }
 
     fn prune(&mut self, retention: Retention, now: i64) -> usize {
-        let (no_age, no_number) =
-            (self.faulty(Fault::HistoryIgnoresAge), self.faulty(Fault::HistoryIgnoresNumber));
         let mut stale = Vec::new();
         for ((_, state), jobs) in &self.ended {
             let (age, number) = match state {
                 State::Done => (retention.done, retention.done_per_queue),
                 _ => (retention.cancelled, u64::MAX),
             };
-            let oldest_kept = if no_age { i64::MIN } else { now - delay_millis(age) };
+            let ageless = self.faulty(Fault::HistoryIgnoresAge);
+            let oldest_kept = if ageless { i64::MIN } else { now - delay_millis(age) };
+            let number = if self.faulty(Fault::HistoryIgnoresNumber) { u64::MAX } else { number };
             let too_many = (jobs.len() as u64).saturating_sub(number);
-            let too_many = if no_number { 0 } else { too_many };
             let old = jobs.iter().enumerate().take_while(|(place, (ended, _))| {
                 *ended <= oldest_kept || (*place as u64) < too_many
             });

@@ -36,13 +36,12 @@ impl Store {
                 return Retried::KeyHeld(row.job.id, row.state);
             }
         }
-        let (did, forgets) = (self.did("retry", permit.by(), now), Fault::RetryForgetsHistory);
-        let (forgets, spent) = (self.faulty(forgets), self.faulty(Fault::RetryKeepsAttempts));
+        let (did, faulty) = (self.did("retry", permit.by(), now), self.faults());
         self.change(job, |row| {
             (row.state, row.due, row.finished_at) = (state, now, None);
-            row.attempt = if spent { row.attempt } else { 0 };
+            row.attempt *= u32::from(faulty(Fault::RetryKeepsAttempts));
             row.verb = did;
-            if forgets {
+            if faulty(Fault::RetryForgetsHistory) {
                 row.attempts.clear();
             }
         });
