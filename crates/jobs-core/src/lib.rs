@@ -13,6 +13,7 @@
 //! | what a driver promises to operators | [`admin`] |
 //! | what a stale worker is refused by | [`claim`] |
 //! | how a run ends | [`outcome`] |
+//! | how jobs are run | [`handler`], [`context`], [`worker`] |
 //!
 //! The laws are written as bullets that end with the name of the case that proves them; the case
 //! of that name is in the testkit's suite and runs on every driver.
@@ -20,9 +21,11 @@
 pub mod admin;
 pub mod authorized;
 pub mod claim;
+pub mod context;
 pub mod error;
 pub mod ext;
 pub mod grant;
+pub mod handler;
 pub mod job;
 pub mod names;
 pub mod outcome;
@@ -36,19 +39,23 @@ pub mod state;
 pub mod time;
 pub mod view;
 pub mod wake;
+pub mod worker;
 
 pub use admin::Admin;
 pub use authorized::{AuthorizedJob, Refusal, authorized};
 pub use claim::{Claim, Nonce};
+pub use context::Context;
 pub use error::{Error, ErrorKind, Result};
 pub use ext::{AdminExt, PushError, QueueExt};
 pub use grant::{Grant, Policy, grant_without_user};
+pub use handler::{Failure, Handler};
 pub use job::{Job, JobId, JobRef, JobType, Key, KeyScope};
 pub use outcome::{Cause, Outcome, OutcomeKind, Settled, Settlement};
 pub use payload::Payload;
 pub use permit::Permit;
 pub use queue::Queue;
 pub use state::State;
+pub use worker::Worker;
 
 pub use async_trait::async_trait;
 pub use jiff::Timestamp;

@@ -30,6 +30,7 @@ pub mod transaction;
 pub mod tune;
 pub mod wake;
 pub mod worker;
+mod worker_help;
 
 /// One case of the suite.
 pub struct Case {

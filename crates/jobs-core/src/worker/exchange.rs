@@ -1,0 +1,184 @@
+//! The conversation with the store: one call at a time, in which settlements and the next reserve
+//! share a round trip. What comes up while a call is under way makes the next one's batch.
+
+use std::rc::Rc;
+
+use tokio::{
+    select,
+    time::{Instant, sleep_until},
+};
+
+use crate::{
+    Settled, Settlement,
+    wake::Watch,
+    worker::{
+        call::{Retry, call},
+        config::{CALL, POLL},
+        reserve::{Ask, Reserver},
+        settle::Settler,
+        shared::{Pending, Shared},
+    },
+};
+
+/// Settlements that may wait while settling fails, before reserving stops too.
+const MOST_WAITING: usize = 256;
+
+/// The conversation.
+pub(crate) struct Exchange {
+    shared: Rc<Shared>,
+    reserver: Reserver,
+    settler: Settler,
+    watch: Option<Watch>,
+    watch_at: Instant,
+    settle: Retry,
+    reserve: Retry,
+    drains: bool,
+}
+
+impl Exchange {
+    /// `drains`: end the worker when nothing is left to do.
+    pub fn new(shared: Rc<Shared>, drains: bool) -> Self {
+        let reserver = Reserver::new(shared.clone(), drains);
+        let settler = Settler::new(shared.clone());
+        let (settle, reserve) = (Retry::new(), Retry::new());
+        let watch_at = Instant::now();
+        Self { shared, reserver, settler, watch: None, watch_at, settle, reserve, drains }
+    }
+
+    /// Talks until dropped.
+    ///
+    /// # Cancel safety
+    /// A call under way may have happened: its jobs come back when their leases end.
+    pub async fn run(mut self) {
+        loop {
+            self.open_watch().await;
+            if !self.once().await {
+                self.wait().await;
+            }
+        }
+    }
+
+    /// One round trip, if there is anything to say.
+    async fn once(&mut self) -> bool {
+        let now = Instant::now();
+        let batch = if now >= self.settle.at { self.settler.batch() } else { Vec::new() };
+        let waiting = self.shared.settlements.borrow().len();
+        let may_ask = now >= self.reserve.at
+            && (self.settle.failures == 0 || waiting + batch.len() < MOST_WAITING)
+            // After a failure, each goes by itself: one must not take the other down.
+            && (batch.is_empty() || self.settle.failures + self.reserve.failures == 0);
+        let ask = if may_ask { self.reserver.plan(!batch.is_empty()) } else { None };
+        match (batch.is_empty(), ask) {
+            (true, None) => {
+                if self.drains && self.reserver.is_idle() {
+                    self.shared.stop.cancel();
+                }
+                return false;
+            }
+            (false, None) => self.settle(batch).await,
+            (true, Some(ask)) => self.ask(ask).await,
+            (false, Some(ask)) => self.both(batch, ask).await,
+        }
+        true
+    }
+
+    async fn settle(&mut self, batch: Vec<Pending>) {
+        let settlements = bodies(&batch);
+        let answer = call(CALL, "settle", self.shared.store.settle(&settlements)).await;
+        self.settled(batch, answer);
+    }
+
+    async fn ask(&mut self, ask: Ask) {
+        match call(CALL, "reserve", self.shared.store.reserve(&ask.request)).await {
+            Ok(reserved) => {
+                self.reserve.worked();
+                self.reserver.answered(ask, reserved);
+            }
+            Err(error) => self.unanswered(ask, &error),
+        }
+    }
+
+    async fn both(&mut self, batch: Vec<Pending>, ask: Ask) {
+        let settlements = bodies(&batch);
+        let both = self.shared.store.settle_and_reserve(&settlements, &ask.request);
+        match call(CALL, "settle_and_reserve", both).await {
+            Ok((settled, reserved)) => {
+                self.settled(batch, Ok(settled));
+                self.reserver.answered(ask, reserved);
+            }
+            Err(error) => {
+                self.settled(batch, Err(error.clone()));
+                self.unanswered(ask, &error);
+            }
+        }
+    }
+
+    fn settled(&mut self, batch: Vec<Pending>, answer: crate::Result<Vec<Settled>>) {
+        match answer {
+            Ok(answers) => {
+                self.settle.worked();
+                self.settler.answered(batch, answers);
+            }
+            Err(error) => {
+                self.shared.metrics.store_error(&error);
+                self.settle.failed(&error);
+                self.settler.failed(batch, &error);
+            }
+        }
+    }
+
+    fn unanswered(&mut self, ask: Ask, error: &crate::Error) {
+        self.shared.metrics.store_error(error);
+        self.reserve.failed(error);
+        self.reserver.lost(ask);
+    }
+
+    /// Taken before the first reserve, so that no push between the two is missed (N1).
+    async fn open_watch(&mut self) {
+        let now = Instant::now();
+        if self.watch.is_some() || now < self.watch_at {
+            return;
+        }
+        self.watch_at = now + POLL.1;
+        let queues = self.shared.config.queue_names();
+        match call(CALL, "watch", self.shared.store.watch(&queues)).await {
+            Ok(watch) => {
+                self.watch = Some(watch);
+                self.reserver.poke();
+            }
+            // The poll interval remains.
+            Err(error) => {
+                self.shared.metrics.store_error(&error);
+                tracing::warn!(%error, "no wake-ups for now");
+            }
+        }
+    }
+
+    async fn wait(&mut self) {
+        let mut until = Instant::now() + POLL.1;
+        if !self.shared.settlements.borrow().is_empty() {
+            until = until.min(self.settle.at);
+        }
+        if let Some(at) = self.reserver.next_at() {
+            until = until.min(at.max(self.reserve.at));
+        }
+        // A wake-up is of use only where a slot is free; it is not missed, only heard later.
+        let listens = self.reserver.can_ask();
+        select! {
+            () = self.shared.work.notified() => {}
+            () = sleep_until(until) => {}
+            () = woken(&mut self.watch), if listens => self.reserver.poke(),
+        }
+    }
+}
+
+fn bodies(batch: &[Pending]) -> Vec<Settlement> {
+    batch.iter().map(|pending| pending.settlement.clone()).collect()
+}
+
+async fn woken(watch: &mut Option<Watch>) {
+    match watch {
+        Some(watch) => watch.woken().await,
+        None => std::future::pending().await,
+    }
+}

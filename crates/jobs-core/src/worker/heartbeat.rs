@@ -1,0 +1,75 @@
+//! Stage: renew. Never waits for a run, and no run waits for it (K2).
+
+use std::rc::Rc;
+
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    Claim,
+    queue::Renewed,
+    retry::jittered,
+    worker::{call::call, config::CALL, shared::Shared, table::Phase, verdict::Why},
+};
+
+/// Renews every claim in hand, four times per lease.
+pub(crate) struct Heartbeat {
+    pub shared: Rc<Shared>,
+}
+
+impl Heartbeat {
+    /// Renews until dropped. It is dropped last: a job that still runs keeps its lease until it is
+    /// settled or given back.
+    pub async fn run(self) {
+        let lease = self.shared.config.lease.length();
+        let mut wait = lease / 4;
+        loop {
+            sleep(wait).await;
+            // One failed renewal is not a loss: it is repeated soon, and the lease lasts (K3).
+            wait = if self.once().await { lease / 4 } else { jittered(lease / 16) };
+        }
+    }
+
+    /// Renews once; `false` when the store failed.
+    async fn once(&self) -> bool {
+        let (runs, claims): (Vec<u64>, Vec<Claim>) = {
+            let table = self.shared.table.borrow();
+            table.claims.iter().map(|(run, held)| (*run, held.claim.clone())).unzip()
+        };
+        if claims.is_empty() {
+            return true;
+        }
+        let (sent, lease) = (Instant::now(), self.shared.config.lease);
+        let limit = CALL.min(lease.length() / 3);
+        match call(limit, "renew", self.shared.store.renew(lease, &claims)).await {
+            Ok(answers) => {
+                runs.into_iter().zip(answers).for_each(|(run, told)| self.renewed(run, told, sent));
+                true
+            }
+            Err(error) => {
+                self.shared.metrics.store_error(&error);
+                tracing::warn!(%error, "a renewal failed, repeating it");
+                false
+            }
+        }
+    }
+
+    fn renewed(&self, run: u64, told: Renewed, sent: Instant) {
+        let mut table = self.shared.table.borrow_mut();
+        let Some(held) = table.claims.get_mut(&run) else { return };
+        let phase = held.phase;
+        if told != Renewed::Lost {
+            held.trusted_until = held.trusted_until.max(sent + self.shared.config.trust());
+        }
+        drop(table);
+        match (told, phase) {
+            (Renewed::CancelRequested, Phase::Running) => {
+                self.shared.tell(run, Why::CancelRequested);
+            }
+            // A settlement under way may have ended it: its answer says so.
+            (Renewed::Lost, Phase::Running | Phase::Waiting) => {
+                self.shared.tell(run, Why::LeaseLost);
+            }
+            _ => {}
+        }
+    }
+}

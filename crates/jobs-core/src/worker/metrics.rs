@@ -1,0 +1,114 @@
+//! The numbers a worker exports through the `metrics` facade (K11). Stable names, no id labels.
+//!
+//! | metric | kind | labels | counts |
+//! |---|---|---|---|
+//! | `jobs_runs_total` | counter | `queue`, `name`, `outcome` | settled runs; `outcome` as in [`OutcomeKind`](crate::OutcomeKind), `lost` when the result was refused |
+//! | `jobs_run_seconds` | histogram | `queue`, `name` | how long handlers ran |
+//! | `jobs_leases_lost_total` | counter | `queue`, `name` | runs that lost their lease here |
+//! | `jobs_reserved_total` | counter | `queue` | deliveries |
+//! | `jobs_swept_total` | counter | | expired leases this worker took back |
+//! | `jobs_store_errors_total` | counter | `operation` | store calls that failed |
+//! | `jobs_slots_busy` | gauge | | handlers that run |
+//! | `jobs_slots_stuck` | gauge | | handlers that ignored their end |
+//!
+//! Install the recorder before the worker starts. Without one, nothing is built per job.
+
+use std::{cell::RefCell, collections::HashMap, time::Duration};
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+use crate::{Error, Job, OutcomeKind, worker::config::Config};
+
+/// The handles, made once per worker and name.
+pub(crate) struct Metrics {
+    runs: RefCell<HashMap<String, HashMap<String, PerName>>>,
+    busy: Gauge,
+    stuck: Gauge,
+    stuck_now: std::cell::Cell<usize>,
+    swept: Counter,
+}
+
+struct PerName {
+    outcomes: Vec<Counter>,
+    seconds: Histogram,
+    lost: Counter,
+}
+
+impl Metrics {
+    pub fn new(config: &Config) -> Self {
+        let runs = config.queues.iter().map(|(queue, _)| {
+            let per_name = |name: &String| (name.clone(), PerName::new(queue, name));
+            (queue.clone(), config.handlers.keys().map(per_name).collect())
+        });
+        Self {
+            runs: RefCell::new(runs.collect()),
+            busy: gauge!("jobs_slots_busy"),
+            stuck: gauge!("jobs_slots_stuck"),
+            stuck_now: std::cell::Cell::new(0),
+            swept: counter!("jobs_swept_total"),
+        }
+    }
+
+    fn with(&self, job: &Job, tell: impl FnOnce(&PerName)) {
+        let runs = self.runs.borrow();
+        if let Some(known) = runs.get(&job.queue).and_then(|names| names.get(&job.name)) {
+            tell(known);
+        }
+    }
+
+    /// A run was settled, or its settlement refused as lost.
+    pub fn settled(&self, job: &Job, outcome: OutcomeKind, ran: Duration) {
+        self.with(job, |known| {
+            let index = OutcomeKind::ALL.iter().position(|kind| *kind == outcome);
+            if let Some(counter) = index.and_then(|index| known.outcomes.get(index)) {
+                counter.increment(1);
+            }
+            known.seconds.record(ran);
+        });
+    }
+
+    pub fn lease_lost(&self, job: &Job) {
+        self.with(job, |known| known.lost.increment(1));
+    }
+
+    pub fn busy(&self, by: i32) {
+        self.busy.increment(f64::from(by));
+    }
+
+    /// So many are stuck now. Workers of one process add up.
+    pub fn stuck(&self, now: usize) {
+        let before = self.stuck_now.replace(now);
+        if now != before {
+            self.stuck.increment(now as f64 - before as f64);
+        }
+    }
+
+    pub fn reserved(&self, queue: &str, count: usize) {
+        if count > 0 {
+            counter!("jobs_reserved_total", "queue" => queue.to_owned()).increment(count as u64);
+        }
+    }
+
+    pub fn swept(&self, count: usize) {
+        self.swept.increment(count as u64);
+    }
+
+    pub fn store_error(&self, error: &Error) {
+        counter!("jobs_store_errors_total", "operation" => error.operation()).increment(1);
+    }
+}
+
+impl PerName {
+    fn new(queue: &str, name: &str) -> Self {
+        let (queue, name) = (queue.to_owned(), name.to_owned());
+        let outcome = |kind: &OutcomeKind| {
+            let (queue, name) = (queue.clone(), name.clone());
+            counter!("jobs_runs_total", "queue" => queue, "name" => name, "outcome" => kind.as_str())
+        };
+        Self {
+            outcomes: OutcomeKind::ALL.iter().map(outcome).collect(),
+            seconds: histogram!("jobs_run_seconds", "queue" => queue.clone(), "name" => name.clone()),
+            lost: counter!("jobs_leases_lost_total", "queue" => queue, "name" => name),
+        }
+    }
+}

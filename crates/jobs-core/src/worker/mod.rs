@@ -1,0 +1,371 @@
+//! The worker: reserves jobs, runs them, renews beside, settles.
+//!
+//! One file per stage: [`reserve`] decides what to ask for, `exchange` talks to the store,
+//! `execute` runs (and knows no storage), `verdict` turns the end of a run into an outcome,
+//! `settle` keeps it until the store took it (and knows no handler), `heartbeat` renews, `timeout`
+//! watches the clock, `sweep`, `announce`, `shutdown`. `table` is what the worker has in hand. All
+//! but the handlers run on the control thread (`control`). Defaults are in [`config`], numbers in
+//! [`metrics`].
+//!
+//! - **K1** Slots refill one by one, nothing waits for the slowest of a batch
+//!   (`k1_500_jobs_without_a_barrier`); jobs are held ahead only where their names measured quick,
+//!   long ones never (`k1_long_jobs_are_never_held_ahead`, `k1_quick_jobs_come_in_batches`); the
+//!   drain rate does not depend on the poll interval (`k1_the_drain_rate_is_not_the_polls`); a
+//!   slow job is not passed over by an endless backlog of quick ones
+//!   (`k1_a_slow_job_among_quick_ones_starts`).
+//! - **K2** More jobs than slots always complete, also when they are longer than a lease, fail,
+//!   panic, time out or are cancelled (`k2_more_jobs_than_slots_complete`,
+//!   `k2_more_failing_jobs_than_slots_complete`).
+//! - **K3** Losing a lease cancels the handler, token first, and its result is discarded
+//!   (`k3_a_lost_lease_cancels_the_handler`). A worker that cannot reach the store distrusts its
+//!   leases by its own clock before they end (`k3_an_outage_ends_runs_before_their_leases`). One
+//!   failed renewal is not a loss (`k3_one_failed_renewal_is_no_loss`).
+//! - **K4** A handler that blocks the whole application runtime for three leases keeps its lease
+//!   and runs once (`k4_a_blocked_runtime_keeps_its_lease`).
+//! - **K5** Error, panic, timeout, undecodable payload: each a failed attempt with its message on
+//!   record, and the worker lives on (`k5_every_failure_is_on_record`); a handler can say park,
+//!   snooze, cancel, and when to retry (`k5_a_handler_decides`); a cancel requested by an operator
+//!   reaches the handler (`k5_a_requested_cancel_reaches_the_handler`). A handler that ignores its
+//!   timeout is settled without it and its slot reported (`k5_a_handler_stuck_for_ever`).
+//! - **K6** Backoff is the worker's, or the type's own (`k6_own_backoff`).
+//! - **K7** Registering a name twice panics, no handlers are refused
+//!   (`k7_registration_is_checked`).
+//! - **K8** Shutdown: before the start, with jobs held, running, returning and settling, nothing is
+//!   lost and nothing spent that was not run (`k8_shutdown_at_each_point`); leases outlive a drain
+//!   longer than they are (`k8_a_drain_longer_than_a_lease`); what ignores the grace is given back
+//!   unspent where it can be dropped and left where it can not
+//!   (`k8_what_ignores_the_grace`); SIGTERM drains and exits 0 (`k8_sigterm_drains_a_process`),
+//!   a second signal ends at once (`k8_a_second_signal_ends_at_once`).
+//! - **K9** A store outage: the worker stays up, keeps running what it may, retries settlements,
+//!   resumes (`k9_an_outage_is_survived`); a lost reply to a reserve loses no job
+//!   (`k9_lost_replies_lose_nothing`); every store call has a deadline
+//!   (`k9_a_store_that_hangs_is_survived`).
+//! - **K10** Two workers with one label are two (`k10_two_workers_of_one_label`); queues have
+//!   weights (`k10_queues_have_weights`).
+//! - **K11** The Recorder gets each finished run with its timeline (`k11_the_recorder_gets_each_run`).
+//! - **N2** An idle worker touches the store less than once a second, all queues together
+//!   (`n2_an_idle_worker_is_quiet`), and a push still wakes it (`n1_a_push_wakes_an_idle_worker`).
+//! - **X2** A killed worker's jobs run again within lease + 10 s
+//!   (`x2_a_killed_workers_jobs_run_again`).
+
+mod announce;
+mod call;
+pub mod config;
+mod control;
+mod ended;
+mod exchange;
+mod execute;
+mod heartbeat;
+pub mod metrics;
+mod panic;
+mod record;
+mod reserve;
+mod settle;
+mod shared;
+mod shutdown;
+mod signals;
+mod speed;
+mod sweep;
+mod table;
+mod timeout;
+mod verdict;
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::{runtime::Handle, sync::oneshot};
+use tokio_util::sync::CancellationToken;
+
+pub use crate::{
+    context::Context,
+    handler::{Failure, Handler},
+};
+pub use config::StartError;
+pub use ended::{Ended, How};
+pub use panic::install_panic_hook;
+pub use record::{FinishedRun, Recorder, Timeline};
+
+use crate::{
+    JobType, Payload, Queue,
+    handler::{Erased, erase},
+    job::{DEFAULT_QUEUE, Timeout},
+    queue::{Lease, Reserve},
+};
+use config::{Config, Registered};
+use control::Control;
+
+/// A worker, being set up.
+///
+/// ```no_run
+/// # use jobs_core::{Queue, JobType, worker::{Context, Failure, Worker}};
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct SendInvoice(u64);
+/// # impl JobType for SendInvoice { const NAME: &'static str = "invoice.send"; }
+/// # async fn run(store: std::sync::Arc<dyn Queue>) -> Result<(), Box<dyn std::error::Error>> {
+/// let ended = Worker::new(store)
+///     .concurrency(8)
+///     .handle(async |ctx: Context, job: SendInvoice| {
+///         println!("invoice {} of {}", job.0, ctx.tenant());
+///         Ok::<(), Failure>(())
+///     })
+///     .run()
+///     .await?;
+/// std::process::exit(ended.exit_code().into());
+/// # }
+/// ```
+#[must_use = "a worker does nothing until it runs"]
+pub struct Worker {
+    store: Arc<dyn Queue>,
+    config: Config,
+}
+
+impl Worker {
+    /// On `store`. Its own connections are opened when it runs; this handle is what handlers push
+    /// with.
+    pub fn new(store: impl Queue) -> Self {
+        Self { store: Arc::new(store), config: Config::default() }
+    }
+
+    /// A name for people. Workers may share one: identity is random per start (K10).
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.config.label = label.into();
+        self
+    }
+
+    /// How many jobs run at once; 4 unless set.
+    pub fn concurrency(mut self, slots: usize) -> Self {
+        self.config.concurrency = slots;
+        self
+    }
+
+    /// How long a silent worker keeps its jobs; 20 s unless set. Renewed four times per lease.
+    pub fn lease(mut self, lease: Lease) -> Self {
+        self.config.lease = lease;
+        self
+    }
+
+    /// How long handlers may go on after a shutdown began; 25 s unless set.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.config.grace = grace;
+        self
+    }
+
+    /// Works this queue too, with a share of `weight` (at least 1) against its other queues. The
+    /// queue `default` if none is named.
+    pub fn queue(mut self, queue: impl Into<String>, weight: u32) -> Self {
+        self.config.queues.push((queue.into(), weight.max(1)));
+        self
+    }
+
+    /// Runs jobs of the type `T`.
+    ///
+    /// # Panics
+    /// When a handler for that name is registered already (K7).
+    pub fn handle<T, F, Fut, E>(self, handler: F) -> Self
+    where
+        T: JobType,
+        F: Fn(Context, T) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Failure>,
+    {
+        self.handle_with::<T>(handler)
+    }
+
+    /// Runs jobs of the type `T` with a type that implements [`Handler`].
+    ///
+    /// # Panics
+    /// When a handler for that name is registered already (K7).
+    pub fn handle_with<T: JobType>(self, handler: impl Handler<T>) -> Self {
+        self.register(T::NAME, T::TIMEOUT, erase(handler))
+    }
+
+    /// Runs jobs called `name` that have no type, by their payload.
+    ///
+    /// # Panics
+    /// When a handler for that name is registered already (K7).
+    pub fn handle_named<F, Fut, E>(self, name: &str, handler: F) -> Self
+    where
+        F: Fn(Context, Payload) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<Failure>,
+    {
+        let handler = Arc::new(handler);
+        let erased: Erased = Arc::new(move |context: Context| {
+            let handler = handler.clone();
+            Box::pin(async move {
+                let payload = context.job().payload.clone();
+                handler(context, payload).await.map_err(Into::into)
+            })
+        });
+        self.register(name, Timeout::Default, erased)
+    }
+
+    fn register(mut self, name: &str, timeout: Timeout, handler: Erased) -> Self {
+        let new = Registered { handler, timeout, backoff: None };
+        let before = self.config.handlers.insert(name.to_owned(), new);
+        assert!(before.is_none(), "two handlers for the job name {name}: give each type its own");
+        self
+    }
+
+    /// The delay after a failed attempt, from its number; [`exponential_backoff`] unless set.
+    /// Jitter shortens it by up to a tenth.
+    ///
+    /// [`exponential_backoff`]: crate::retry::exponential_backoff
+    pub fn backoff(mut self, delay: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
+        self.config.backoff = Arc::new(delay);
+        self
+    }
+
+    /// The same for jobs of the type `T`, whose handler is registered before.
+    ///
+    /// # Panics
+    /// When no handler for that type is registered.
+    pub fn backoff_of<T: JobType>(
+        mut self,
+        delay: impl Fn(u32) -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        let known = self.config.handlers.get_mut(T::NAME);
+        let known =
+            known.unwrap_or_else(|| panic!("no handler for {}: register it first", T::NAME));
+        known.backoff = Some(Arc::new(delay));
+        self
+    }
+
+    /// Gets each finished run with its timeline. Without one, nothing is built.
+    pub fn recorder(mut self, recorder: impl Recorder) -> Self {
+        self.config.recorder = Some(Arc::new(recorder));
+        self
+    }
+
+    /// Runs until SIGTERM or SIGINT, then shuts down in order (K8). At a second signal it returns
+    /// at once, and if the application has not picked that up within a second, the process exits
+    /// with status 130. Leave `main` with `std::process::exit(ended.exit_code().into())`: a
+    /// runtime that is dropped waits for handlers that block.
+    ///
+    /// # Errors
+    /// [`StartError`] when it did not start. A store that is away is waited for.
+    ///
+    /// # Cancel safety
+    /// Dropping this is like killing the worker: handlers are aborted, nothing is given back, and
+    /// its jobs run again when their leases end. No thread outlives it.
+    pub async fn run(self) -> Result<Ended, StartError> {
+        self.drive(std::future::pending(), false, true).await
+    }
+
+    /// Runs until `stop` completes, then shuts down in order (K8).
+    ///
+    /// # Errors
+    /// [`StartError`] when it did not start. A store that is away is waited for.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<Ended, StartError> {
+        self.drive(stop, false, false).await
+    }
+
+    /// Runs until no job of its names is due, running or held, and returns. Jobs that are due
+    /// later stay. For tests, for schedules that start a process, and for a first look.
+    ///
+    /// # Errors
+    /// [`StartError`] when it did not start. A store that is away is waited for.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn run_until_idle(self) -> Result<Ended, StartError> {
+        self.drive(std::future::pending(), true, false).await
+    }
+
+    async fn drive(
+        mut self,
+        until: impl Future<Output = ()>,
+        drains: bool,
+        signals: bool,
+    ) -> Result<Ended, StartError> {
+        self.check()?;
+        let runtime = Handle::try_current();
+        let runtime = runtime.map_err(|error| StartError::Runtime(error.to_string()))?;
+        let (stop, abandon) = (CancellationToken::new(), CancellationToken::new());
+        let (answer, mut ended) = oneshot::channel();
+        let heard = Arc::new(AtomicBool::new(false));
+        let control = Control {
+            config: Arc::new(self.config),
+            app: self.store,
+            runtime,
+            stop: stop.clone(),
+            abandon: abandon.clone(),
+            drains,
+            signals,
+            heard: heard.clone(),
+            answer,
+        };
+        let thread = control.spawn().map_err(|error| StartError::Runtime(error.to_string()))?;
+        let mut thread = Thread { abandon, thread: Some(thread) };
+        let result = tokio::select! {
+            biased;
+            result = &mut ended => result,
+            () = until => {
+                stop.cancel();
+                ended.await
+            }
+        };
+        heard.store(true, Ordering::Release);
+        thread.join();
+        result.unwrap_or_else(|_| Err(StartError::Runtime("the control thread died".to_owned())))
+    }
+
+    /// What can be refused before anything is touched.
+    fn check(&mut self) -> Result<(), StartError> {
+        let config = &mut self.config;
+        if config.handlers.is_empty() {
+            return Err(StartError::NoHandlers);
+        }
+        if config.concurrency == 0 {
+            return Err(StartError::NoSlots);
+        }
+        if config.queues.is_empty() {
+            config.queues.push((DEFAULT_QUEUE.to_owned(), 1));
+        }
+        // The label stands before the identity in what the worker calls itself.
+        let name = format!("{}:{}", config.label, uuid::Uuid::nil());
+        for (queue, _) in &config.queues {
+            Reserve::new(queue, config.names(), &name)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(f)
+    }
+}
+
+/// The control thread; ends with this.
+struct Thread {
+    abandon: CancellationToken,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Thread {
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // Its panics are caught inside.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.abandon.cancel();
+        self.join();
+    }
+}

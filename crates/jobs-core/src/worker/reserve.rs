@@ -1,0 +1,214 @@
+//! Stage: reserve. Decides when to ask which queue for how many jobs; the exchange asks.
+
+use std::{rc::Rc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    Nonce,
+    queue::{Reserve, Reserved},
+    retry::jittered,
+    worker::{config::POLL, shared::Shared},
+};
+
+/// A worker that drains looks once more this long after its last job ended: what that job pushed
+/// through another handle is visible by then (R6).
+const VISIBLE: Duration = Duration::from_millis(260);
+
+/// Decides about reserves.
+pub(crate) struct Reserver {
+    shared: Rc<Shared>,
+    names: Vec<String>,
+    queues: Vec<Line>,
+    /// The last reserve brought a job that must run alone: ask for one at a time.
+    careful: bool,
+    /// A reserve whose answer was lost.
+    unresolved: Option<Ask>,
+    /// End when nothing is left to do.
+    drains: bool,
+}
+
+/// One queue, as this worker sees it.
+struct Line {
+    name: String,
+    weight: i64,
+    /// Smooth weighted round robin.
+    credit: i64,
+    /// Not worth asking before.
+    ask_at: Instant,
+    interval: Duration,
+    /// When the last answer without jobs was asked for.
+    empty_at: Option<Instant>,
+}
+
+/// A reserve to send.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub request: Reserve,
+    queue: usize,
+    /// When it was first sent: its leases are trusted from then.
+    pub sent: Instant,
+}
+
+impl Reserver {
+    pub fn new(shared: Rc<Shared>, drains: bool) -> Self {
+        let (now, names) = (Instant::now(), shared.config.names());
+        let line = |(name, weight): &(String, u32)| Line {
+            name: name.clone(),
+            weight: i64::from(*weight),
+            credit: 0,
+            ask_at: now,
+            interval: POLL.0,
+            empty_at: None,
+        };
+        let queues = shared.config.queues.iter().map(line).collect();
+        Self { shared, names, queues, careful: false, unresolved: None, drains }
+    }
+
+    /// What to ask for now, if anything. `rides`: a settlement is sent anyway, so asking costs
+    /// no round trip.
+    pub fn plan(&mut self, rides: bool) -> Option<Ask> {
+        let now = Instant::now();
+        if let Some(ask) = self.unresolved.take() {
+            // Its deliveries are known by its nonce as long as their leases last (R3).
+            if now < ask.sent + self.shared.config.lease.length() {
+                return Some(ask);
+            }
+            self.shared.asking.set(false);
+        }
+        if self.shared.stop.is_cancelled() {
+            return None;
+        }
+        let queue = self.pick(now, rides);
+        let config = &self.shared.config;
+        let mut table = self.shared.table.borrow_mut();
+        let (Some(queue), false) = (queue, table.is_alone_here(now)) else {
+            table.keep = false;
+            drop(table);
+            self.shared.refill();
+            return None;
+        };
+        let (waiting, target) = (table.line.len(), table.ahead(config.concurrency, now));
+        let free = config.concurrency.saturating_sub(table.slots.len());
+        if free == 0 {
+            // Every reserve keeps a slot for what it brings, so that slow jobs behind an endless
+            // backlog of quick ones are not passed over, and none of them is held idle.
+            table.keep = waiting <= target / 2 && target > 0;
+            return None;
+        }
+        let slots = if self.careful { 1 } else { free };
+        let quick = table.speed.quick();
+        drop(table);
+        let ahead = if self.careful { 0 } else { target.saturating_sub(waiting) };
+        let line = self.queues.get_mut(queue)?;
+        let request =
+            Reserve::new(&line.name, self.names.iter().cloned(), &self.shared.name).ok()?;
+        let request = request.slots(slots).ahead(ahead, quick).lease(config.lease);
+        self.shared.asking.set(true);
+        Some(Ask { request: request.nonce(Nonce::random()), queue, sent: now })
+    }
+
+    /// The queue whose turn it is.
+    fn pick(&mut self, now: Instant, rides: bool) -> Option<usize> {
+        if self.shared.poke.take() {
+            self.poke();
+        }
+        let confirm_at = self.shared.active.get() + VISIBLE;
+        let in_hand = !self.shared.table.borrow().claims.is_empty();
+        for line in &mut self.queues {
+            if self.drains && !in_hand && line.empty_at.is_none_or(|at| at < confirm_at) {
+                line.ask_at = line.ask_at.min(confirm_at);
+            }
+        }
+        let due = self.queues.iter().any(|line| line.ask_at <= now);
+        if !due && !rides {
+            return None;
+        }
+        let takes_part = |line: &Line| !due || line.ask_at <= now;
+        let total: i64 = self.queues.iter().filter(|line| takes_part(line)).map(|l| l.weight).sum();
+        let mut best: Option<usize> = None;
+        for index in 0..self.queues.len() {
+            if !takes_part(&self.queues[index]) {
+                continue;
+            }
+            self.queues[index].credit += self.queues[index].weight;
+            if best.is_none_or(|best| self.queues[best].credit < self.queues[index].credit) {
+                best = Some(index);
+            }
+        }
+        self.queues[best?].credit -= total;
+        best
+    }
+
+    /// The store answered.
+    pub fn answered(&mut self, ask: Ask, reserved: Reserved) {
+        let now = Instant::now();
+        // Counting all queues together, an idle worker asks less than once a second (N2).
+        let share = self.queues.len().div_ceil(2).max(1) as u32;
+        let taken = reserved.deliveries.len();
+        let Some(line) = self.queues.get_mut(ask.queue) else { return };
+        if taken == 0 {
+            line.empty_at = Some(ask.sent);
+            line.ask_at = now + jittered(line.interval * share);
+            line.interval = (line.interval * 2).min(POLL.1);
+        } else {
+            line.interval = POLL.0;
+            // A full answer says that there is more: the next is asked for at once.
+            let full = taken >= ask.request.most();
+            line.ask_at = if full { now } else { now + jittered(POLL.0 * share) };
+        }
+        if let Some(wait) = reserved.next_due {
+            line.ask_at = line.ask_at.min(now + wait + Duration::from_millis(1));
+        }
+        self.shared.metrics.reserved(&line.name, taken);
+        self.shared.asking.set(false);
+        let sent = ask.sent;
+        self.careful = {
+            let last = |max: Option<u32>| max.unwrap_or(crate::retry::DEFAULT_MAX_ATTEMPTS);
+            let mut all = reserved.deliveries.iter();
+            all.any(|job| job.suspect && job.attempt >= last(job.job.max_attempts))
+        };
+        self.shared.take(reserved.deliveries, sent);
+    }
+
+    /// The answer is lost: the same call is repeated, so that nothing it took is forgotten.
+    pub fn lost(&mut self, ask: Ask) {
+        self.unresolved = Some(ask);
+    }
+
+    /// There may be work in any queue.
+    pub fn poke(&mut self) {
+        let now = Instant::now();
+        for line in &mut self.queues {
+            line.ask_at = now;
+            line.interval = POLL.0;
+        }
+    }
+
+    /// When to plan again, if nothing happens before.
+    pub fn next_at(&self) -> Option<Instant> {
+        if self.unresolved.is_some() {
+            return Some(Instant::now());
+        }
+        self.queues.iter().map(|line| line.ask_at).min().filter(|_| self.can_ask())
+    }
+
+    /// Is a slot free to ask for?
+    pub fn can_ask(&self) -> bool {
+        let table = self.shared.table.borrow();
+        let free = table.slots.len() < self.shared.config.concurrency;
+        free && !self.shared.stop.is_cancelled() && !table.is_alone_here(Instant::now())
+    }
+
+    /// Is there nothing to do, held or due, as far as the store showed since the last job ended?
+    pub fn is_idle(&self) -> bool {
+        let confirm_at = self.shared.active.get() + VISIBLE;
+        let confirmed = |line: &Line| line.empty_at.is_some_and(|at| at >= confirm_at);
+        let table = self.shared.table.borrow();
+        let empty = table.claims.is_empty() && table.slots.is_empty();
+        empty
+            && self.unresolved.is_none()
+            && self.shared.swept.get()
+            && self.queues.iter().all(confirmed)
+    }
+}

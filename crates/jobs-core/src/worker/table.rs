@@ -1,0 +1,138 @@
+//! What a worker has in hand: claims it holds, slots that run, jobs held ahead.
+//!
+//! A claim and its slot are two things: after a lost lease the claim is gone and the handler may
+//! still hold its slot; after the handler returned, the slot is free and the claim waits for its
+//! settlement. A slot is free again only when its handler has really ended.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{task::AbortHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Claim, Job,
+    worker::{config::STUCK_AFTER, speed::Speed, verdict::Why},
+};
+
+/// A run that goes on longer than this keeps its slot out of the count of those that held jobs
+/// can expect.
+const LONG: Duration = Duration::from_millis(100);
+/// How long a job that runs alone keeps others from being reserved: a job that kills its process
+/// does so early, and a long one must not stop the worker.
+const ALONE: Duration = Duration::from_secs(5);
+
+/// What a worker has in hand.
+#[derive(Default)]
+pub(crate) struct Table {
+    last: u64,
+    pub claims: HashMap<u64, Held>,
+    pub slots: HashMap<u64, Slot>,
+    /// Claims that wait for a slot, in order.
+    pub line: VecDeque<u64>,
+    /// A claim that waits until it is the only [`alone`](Held::alone) one.
+    pub alone: Option<u64>,
+    /// Leave one slot free: a reserve is about to ask for it.
+    pub keep: bool,
+    pub speed: Speed,
+}
+
+/// One claim in hand.
+pub(crate) struct Held {
+    pub claim: Claim,
+    pub job: Arc<Job>,
+    pub attempt: u32,
+    /// Its last attempt was lost and this is the last it has: should it kill the process too,
+    /// no other job may go down with it for the last time.
+    pub alone: bool,
+    pub suspect: bool,
+    /// By the monotonic clock; nobody else can have the job before.
+    pub trusted_until: Instant,
+    pub phase: Phase,
+    pub delivered: Instant,
+    pub dispatched: Option<Instant>,
+    pub started: Option<Instant>,
+    pub ended: Option<Instant>,
+}
+
+impl Held {
+    /// Deliveries before it is parked.
+    pub fn max_attempts(&self) -> u32 {
+        self.job.max_attempts.unwrap_or(crate::retry::DEFAULT_MAX_ATTEMPTS)
+    }
+}
+
+/// Where a claim in hand is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Waiting for a slot.
+    Waiting,
+    /// In a slot.
+    Running,
+    /// Waiting for the store to take its settlement.
+    Returned,
+}
+
+/// One handler that has not ended.
+pub(crate) struct Slot {
+    pub job: Arc<Job>,
+    pub abort: AbortHandle,
+    pub stop: CancellationToken,
+    pub since: Instant,
+    pub timeout: Option<Duration>,
+    /// Why and when it was told to end.
+    pub told: Option<(Why, Instant)>,
+    pub dropped: bool,
+}
+
+impl Slot {
+    /// Was it told to end long ago, and has not?
+    pub fn is_stuck(&self, now: Instant) -> bool {
+        self.told.is_some_and(|(_, at)| now >= at + STUCK_AFTER)
+    }
+}
+
+impl Table {
+    /// The number of a new run.
+    pub fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Does a run that must be alone keep others out?
+    pub fn is_alone_here(&self, now: Instant) -> bool {
+        self.claims.values().any(|held| held.alone && now < held.delivered + ALONE)
+    }
+
+    /// May the claim that waits to be alone start?
+    pub fn may_start_alone(&self, run: u64, now: Instant) -> bool {
+        let other = |(id, held): (&u64, &Held)| {
+            let long = held.phase == Phase::Running && now >= held.delivered + ALONE;
+            *id != run && held.alone && !long
+        };
+        !self.claims.iter().any(other)
+    }
+
+    /// How many jobs to hold ahead: none while a suspect runs, which may take them along.
+    pub fn ahead(&self, concurrency: usize, now: Instant) -> usize {
+        if self.claims.values().any(|held| held.suspect) {
+            return 0;
+        }
+        let long = self.slots.values().filter(|slot| now >= slot.since + LONG).count();
+        self.speed.ahead(concurrency.saturating_sub(long))
+    }
+
+    /// Handlers that were told to end and did not.
+    pub fn stuck(&self, now: Instant) -> usize {
+        self.slots.values().filter(|slot| slot.is_stuck(now)).count()
+    }
+
+    /// Claims in this phase.
+    pub fn in_phase(&self, phase: Phase) -> Vec<u64> {
+        let found = self.claims.iter().filter(|(_, held)| held.phase == phase);
+        found.map(|(run, _)| *run).collect()
+    }
+}

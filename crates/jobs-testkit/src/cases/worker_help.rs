@@ -1,0 +1,222 @@
+//! Help for whole-worker cases: a typed job, a store that fails on command, waiting for events.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use jobs_core::{
+    Admin, AuthorizedJob, Claim, Error, ErrorKind, Job, JobType, Queue, Result, Settled,
+    Settlement, State, Worker,
+    queue::{self, Lease, Pushed, Renewed, Reserve, Reserved, Swept},
+    view::JobRecord,
+    wake::Watch,
+};
+
+use crate::kit::{QUEUE, grant, permit};
+
+/// The job of these cases: a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Work(pub u64);
+
+impl JobType for Work {
+    const NAME: &'static str = crate::kit::NAME;
+    const QUEUE: &'static str = QUEUE;
+}
+
+/// The shortest lease there is.
+pub fn short() -> Lease {
+    Lease::new(Duration::from_secs(1)).expect("legal")
+}
+
+/// A worker on `store` and [`QUEUE`].
+pub fn worker(store: impl Queue) -> Worker {
+    Worker::new(store).label("suite").queue(QUEUE, 1)
+}
+
+/// A job of `tenant`.
+pub fn work(tenant: &str, number: u64) -> Job {
+    Job::of(&grant(tenant), &Work(number)).expect("a number is JSON")
+}
+
+/// The stored job.
+pub async fn look(store: &dyn Admin, job: &Job) -> JobRecord {
+    let found = store.get(&permit(&job.tenant), &job.job_ref()).await.expect("the store answers");
+    found.expect("the job is stored")
+}
+
+/// Its state.
+pub async fn state(store: &dyn Admin, job: &Job) -> State {
+    look(store, job).await.view.state
+}
+
+/// Waits until `met`, and fails with `what` after a minute.
+pub async fn until<F: Future<Output = bool>>(what: &str, met: impl Fn() -> F) {
+    let start = Instant::now();
+    while !met().await {
+        assert!(start.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// How often each job ran.
+#[derive(Clone, Debug, Default)]
+pub struct Tally(Arc<Mutex<HashMap<u64, usize>>>);
+
+impl Tally {
+    /// One more run; answers which.
+    pub fn ran(&self, number: u64) -> usize {
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = runs.entry(number).or_default();
+        *run += 1;
+        *run
+    }
+
+    /// Runs of one job.
+    pub fn of(&self, number: u64) -> usize {
+        let runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.get(&number).copied().unwrap_or_default()
+    }
+
+    /// Jobs that ran.
+    pub fn jobs(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Runs of all jobs.
+    pub fn runs(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
+}
+
+/// A store that fails on command, and counts calls. Its own handles obey the same commands.
+#[derive(Clone, Debug)]
+pub struct Flaky {
+    inner: Arc<dyn Queue>,
+    pub switch: Arc<Switch>,
+}
+
+/// The commands.
+#[derive(Default)]
+pub struct Switch {
+    /// Every call fails.
+    pub off: AtomicBool,
+    /// Every call waits until this is unset.
+    pub hangs: AtomicBool,
+    /// So many renewals fail.
+    pub renewals: AtomicUsize,
+    /// So many calls happen, and their replies are lost.
+    pub cuts: AtomicUsize,
+    /// Calls so far, by method.
+    pub calls: Mutex<HashMap<&'static str, usize>>,
+    /// The largest reserve so far: slots and ahead.
+    pub asked: Mutex<(usize, usize)>,
+}
+
+impl fmt::Debug for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Switch")
+    }
+}
+
+impl Switch {
+    /// Calls of these methods so far.
+    pub fn count(&self, methods: &[&str]) -> usize {
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        methods.iter().filter_map(|method| calls.get(method)).sum()
+    }
+
+    async fn enter(&self, method: &'static str) -> Result<()> {
+        *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(method).or_default() += 1;
+        while self.hangs.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if self.off.load(Ordering::SeqCst) || (method == "renew" && take_one(&self.renewals)) {
+            return Err(Error::new(ErrorKind::Unavailable, method, "the store is off"));
+        }
+        Ok(())
+    }
+
+    fn leave<T>(&self, method: &'static str, answer: T) -> Result<T> {
+        if take_one(&self.cuts) {
+            return Err(Error::new(ErrorKind::Unavailable, method, "the reply was lost"));
+        }
+        Ok(answer)
+    }
+}
+
+fn take_one(left: &AtomicUsize) -> bool {
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+impl Flaky {
+    /// Over `store`.
+    pub fn new(store: impl Queue) -> Self {
+        Self { inner: Arc::new(store), switch: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl Queue for Flaky {
+    async fn enqueue(&self, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
+        match self.switch.enter("enqueue").await {
+            Ok(()) => self.inner.enqueue(jobs).await,
+            Err(error) => jobs.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+    async fn reserve(&self, request: &Reserve) -> Result<Reserved> {
+        self.switch.enter("reserve").await?;
+        self.saw(request);
+        let answer = self.inner.reserve(request).await?;
+        self.switch.leave("reserve", answer)
+    }
+    async fn renew(&self, lease: Lease, claims: &[Claim]) -> Result<Vec<Renewed>> {
+        self.switch.enter("renew").await?;
+        self.inner.renew(lease, claims).await
+    }
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
+        self.switch.enter("settle").await?;
+        let answer = self.inner.settle(settlements).await?;
+        self.switch.leave("settle", answer)
+    }
+    async fn settle_and_reserve(
+        &self,
+        settlements: &[Settlement],
+        request: &Reserve,
+    ) -> Result<(Vec<Settled>, Reserved)> {
+        self.switch.enter("settle_and_reserve").await?;
+        self.saw(request);
+        let answer = self.inner.settle_and_reserve(settlements, request).await?;
+        self.switch.leave("settle_and_reserve", answer)
+    }
+    async fn sweep(&self) -> Result<Swept> {
+        self.switch.enter("sweep").await?;
+        self.inner.sweep().await
+    }
+    async fn watch(&self, queues: &[String]) -> Result<Watch> {
+        self.switch.enter("watch").await?;
+        self.inner.watch(queues).await
+    }
+    async fn announce(&self, worker: &queue::Worker) -> Result<()> {
+        self.switch.enter("announce").await?;
+        self.inner.announce(worker).await
+    }
+    async fn open_own(&self) -> Result<Arc<dyn Queue>> {
+        let inner = self.inner.open_own().await?;
+        Ok(Arc::new(Self { inner, switch: self.switch.clone() }))
+    }
+}
+
+impl Flaky {
+    fn saw(&self, request: &Reserve) {
+        let mut asked = self.switch.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.0 = asked.0.max(request.free_slots());
+        asked.1 = asked.1.max(request.held_ahead());
+    }
+}
