@@ -23,6 +23,10 @@ const LAWS: [(char, std::ops::RangeInclusive<u8>); 10] = [
     ('K', 1..=11),
 ];
 
+/// Laws whose cases come with the worker. One that has a case leaves this list: the test says so.
+const AWAITED: [&str; 13] =
+    ["G4", "X2", "N2", "K1", "K2", "K3", "K4", "K5", "K7", "K8", "K9", "K10", "K11"];
+
 /// One bullet of a doc comment, or a paragraph between bullets.
 struct Passage {
     place: String,
@@ -35,7 +39,7 @@ fn every_named_case_exists() {
     let passages = passages();
     let named = passages.iter().flat_map(|passage| names(&passage.text).map(move |n| (passage, n)));
     let missing: Vec<_> = named
-        .filter(|(_, name)| !known.contains(name))
+        .filter(|(_, name)| !known.contains(name) && !awaited(name))
         .map(|(passage, name)| format!("{}: there is no case {name}", passage.place))
         .collect();
     assert!(missing.is_empty(), "\n{}", missing.join("\n"));
@@ -58,14 +62,19 @@ fn every_case_stands_in_a_bullet_of_its_law() {
 
 #[test]
 fn no_law_is_without_a_case() {
-    let passages = passages();
-    let named: BTreeSet<_> = passages.iter().flat_map(|passage| names(&passage.text)).collect();
-    let proven: BTreeSet<_> = named.iter().filter_map(|name| law_of(name)).collect();
+    let (passages, known) = (passages(), known_cases());
+    let named = passages.iter().flat_map(|passage| names(&passage.text));
+    let proven: BTreeSet<_> =
+        named.filter(|name| known.contains(name)).filter_map(|name| law_of(&name)).collect();
     let laws = LAWS
         .into_iter()
         .flat_map(|(letter, numbers)| numbers.map(move |number| format!("{letter}{number}")));
     let unproven: Vec<_> = laws.filter(|law| !proven.contains(law)).collect();
-    assert!(unproven.is_empty(), "laws without a case: {unproven:?}");
+    assert_eq!(unproven, AWAITED, "left: laws without a case; right: those that are awaited");
+}
+
+fn awaited(case: &str) -> bool {
+    law_of(case).is_some_and(|law| AWAITED.contains(&law.as_str()))
 }
 
 /// `s3_repeating` → `S3`.
