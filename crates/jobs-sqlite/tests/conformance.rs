@@ -1,3 +1,79 @@
 //! The suite on SQLite.
 
-fn main() {}
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use jobs_core::{Admin, async_trait, retention::Retention};
+use jobs_sqlite::{Options, Sqlite};
+use jobs_testkit::{fixture::Fixture, harness};
+use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
+
+/// One directory for the run, one file for each namespace.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn path(&self, namespace: &str) -> PathBuf {
+        self.0.path().join(format!("{namespace}.db"))
+    }
+
+    fn options(&self, namespace: &str) -> Options {
+        Options::new(&self.path(namespace).display().to_string()).expect("a path")
+    }
+}
+
+/// Every instant that is stored.
+const INSTANTS: &[(&str, &[&str])] = &[
+    ("jobs_meta", &["clock"]),
+    ("jobs_queue", &["paused_until"]),
+    ("jobs_lane", &["paused_until"]),
+    ("jobs_live", &["run_at", "lease_until", "started_at", "renewed_at", "verb_at"]),
+    ("jobs_body", &["pushed_at"]),
+    ("jobs_done", &["run_at", "ended_at", "started_at", "verb_at"]),
+    ("jobs_attempt", &["started_at", "ended_at"]),
+    ("jobs_reserve", &["at"]),
+    ("jobs_worker", &["since", "seen"]),
+];
+
+#[async_trait]
+impl Fixture for Files {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    async fn make(&self, namespace: &str, retention: Retention) -> Arc<dyn Admin> {
+        let options = self.options(namespace).retention(retention);
+        Arc::new(Sqlite::open(options).await.expect("the file opens"))
+    }
+
+    async fn age(&self, namespace: &str, by: Duration) {
+        let options = SqliteConnectOptions::new()
+            .filename(self.path(namespace))
+            .busy_timeout(Duration::from_secs(30));
+        let mut conn = options.connect().await.expect("the file opens");
+        let by = i64::try_from(by.as_millis()).expect("a sane time");
+        let mut sql = String::from("BEGIN IMMEDIATE;\n");
+        for (table, columns) in INSTANTS {
+            let sets: Vec<_> = columns.iter().map(|c| format!("{c} = {c} - {by}")).collect();
+            sql.push_str(&format!("UPDATE {table} SET {};\n", sets.join(", ")));
+        }
+        // A minute's start stays one: counts are kept by whole minutes.
+        let minutes = by / 60_000 * 60_000;
+        sql.push_str(&format!("UPDATE jobs_minute SET at = -at - {minutes};\n"));
+        sql.push_str(&format!("UPDATE jobs_minute SET at = -at - {};\nCOMMIT", 2 * minutes));
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut conn).await.expect("ages");
+    }
+
+    async fn make_cut(&self, namespace: &str, after: usize) -> Option<Arc<dyn Admin>> {
+        let options = self.options(namespace).cut_after(after);
+        Some(Arc::new(Sqlite::open(options).await.expect("the file opens")))
+    }
+
+    async fn remove(&self, namespace: &str) {
+        for suffix in ["", "-wal", "-shm"] {
+            std::fs::remove_file(format!("{}{suffix}", self.path(namespace).display())).ok();
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    harness::run(Files(tempfile::tempdir().expect("a temporary directory")))
+}

@@ -1,0 +1,179 @@
+-- Version 1. Migrations only add.
+-- Instants are milliseconds since 1970 by jobs_meta.clock. States and outcomes are the numbers of
+-- State::ALL and OutcomeKind::ALL. A sublane's number is even; the odd number above it holds the
+-- same name's suspects, so that they are found and left without a scan.
+
+-- The highest "now" ever used: a clock that steps back reorders and resurrects nothing.
+CREATE TABLE jobs_meta (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  clock INTEGER NOT NULL
+) STRICT;
+INSERT INTO jobs_meta VALUES (1, 0);
+
+-- `vt` is the virtual now of fair queueing, `wake` counts group commits that brought work,
+-- `done` counts what retention by number looks at.
+CREATE TABLE jobs_queue (
+  queue INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE,
+  vt INTEGER NOT NULL DEFAULT 0,
+  weight INTEGER,
+  paused_until INTEGER,
+  wake INTEGER NOT NULL DEFAULT 0,
+  done INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE jobs_lane (
+  lane INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  tenant TEXT NOT NULL,
+  weight INTEGER,
+  paused_until INTEGER,
+  UNIQUE (queue, tenant)
+) STRICT;
+CREATE INDEX jobs_lane_tenant ON jobs_lane (tenant);
+CREATE INDEX jobs_lane_paused ON jobs_lane (queue, paused_until) WHERE paused_until IS NOT NULL;
+
+-- One name of one lane. `ring`: 0 idle, 1 may have ready jobs, 2 paused.
+CREATE TABLE jobs_sublane (
+  sublane INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  lane INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  suspect INTEGER NOT NULL,
+  ring INTEGER NOT NULL DEFAULT 0,
+  vt INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (lane, name, suspect)
+) STRICT;
+CREATE INDEX jobs_ring ON jobs_sublane (queue, name, vt, lane) WHERE ring = 1;
+
+-- What changes while a job lives, and nothing else. `rank` is the negated priority; `keyed` is 1
+-- while it holds a key until finished, 2 until started; `outcome` is how its newest claim
+-- (fence, nonce) was settled.
+CREATE TABLE jobs_live (
+  job INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  lane INTEGER NOT NULL,
+  sublane INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  rank INTEGER NOT NULL,
+  run_at INTEGER NOT NULL,
+  id BLOB NOT NULL,
+  attempt INTEGER NOT NULL DEFAULT 0,
+  max_attempts INTEGER NOT NULL,
+  keyed INTEGER NOT NULL DEFAULT 0,
+  fence INTEGER NOT NULL DEFAULT 0,
+  nonce INTEGER NOT NULL DEFAULT 0,
+  outcome INTEGER,
+  lease_until INTEGER,
+  started_at INTEGER,
+  renewed_at INTEGER,
+  worker TEXT,
+  cancel INTEGER NOT NULL DEFAULT 0,
+  snoozes INTEGER NOT NULL DEFAULT 0,
+  releases INTEGER NOT NULL DEFAULT 0,
+  verb TEXT,
+  verb_by TEXT,
+  verb_at INTEGER
+) STRICT;
+CREATE INDEX jobs_ready ON jobs_live (sublane, rank, run_at, id) WHERE state = 1;
+CREATE INDEX jobs_lease ON jobs_live (lease_until) WHERE state = 2;
+CREATE INDEX jobs_due ON jobs_live (queue, run_at) WHERE state = 0;
+-- Lists walk these newest id first. Running jobs are few and found by their lease.
+CREATE INDEX jobs_list_scheduled ON jobs_live (lane, id) WHERE state = 0;
+CREATE INDEX jobs_list_ready ON jobs_live (lane, id) WHERE state = 1;
+CREATE INDEX jobs_list_parked ON jobs_live (lane, id) WHERE state = 3;
+
+-- What was pushed. Its row is the job's identity and lives as long as the job is stored at all,
+-- stubs included.
+CREATE TABLE jobs_body (
+  job INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  id BLOB NOT NULL,
+  queue TEXT NOT NULL,
+  name TEXT NOT NULL,
+  action TEXT NOT NULL,
+  authorized_by TEXT NOT NULL,
+  payload TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  max_attempts INTEGER NOT NULL,
+  timeout INTEGER NOT NULL,
+  key TEXT,
+  key_scope INTEGER NOT NULL,
+  metadata TEXT,
+  pushed_at INTEGER NOT NULL,
+  UNIQUE (tenant, id)
+) STRICT;
+CREATE INDEX jobs_body_id ON jobs_body (id, tenant);
+
+CREATE TABLE jobs_key (
+  tenant TEXT NOT NULL,
+  key TEXT NOT NULL,
+  job INTEGER NOT NULL,
+  PRIMARY KEY (tenant, key)
+) STRICT, WITHOUT ROWID;
+
+-- Finished jobs. A done row is also its last attempt, so the happy path writes no other.
+CREATE TABLE jobs_done (
+  job INTEGER PRIMARY KEY,
+  queue INTEGER NOT NULL,
+  lane INTEGER NOT NULL,
+  sublane INTEGER NOT NULL,
+  id BLOB NOT NULL,
+  state INTEGER NOT NULL,
+  stub INTEGER NOT NULL DEFAULT 0,
+  run_at INTEGER NOT NULL,
+  ended_at INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  max_attempts INTEGER NOT NULL,
+  fence INTEGER NOT NULL,
+  nonce INTEGER NOT NULL,
+  outcome INTEGER,
+  started_at INTEGER,
+  worker TEXT,
+  snoozes INTEGER NOT NULL,
+  releases INTEGER NOT NULL,
+  verb TEXT,
+  verb_by TEXT,
+  verb_at INTEGER
+) STRICT;
+CREATE INDEX jobs_done_age ON jobs_done (queue, ended_at) WHERE state = 4 AND stub = 0;
+CREATE INDEX jobs_cancelled_age ON jobs_done (ended_at) WHERE state = 5 AND stub = 0;
+CREATE INDEX jobs_list_done ON jobs_done (lane, state, id) WHERE stub = 0;
+CREATE INDEX jobs_stub ON jobs_done (ended_at) WHERE stub = 1;
+
+-- Attempts that ended, but for the last one of a done job.
+CREATE TABLE jobs_attempt (
+  job INTEGER NOT NULL,
+  fence INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  worker TEXT NOT NULL,
+  started_at INTEGER NOT NULL,
+  ended_at INTEGER NOT NULL,
+  outcome INTEGER NOT NULL,
+  cause TEXT,
+  UNIQUE (job, fence)
+) STRICT;
+
+CREATE TABLE jobs_minute (
+  at INTEGER NOT NULL,
+  lane INTEGER NOT NULL,
+  finished INTEGER NOT NULL,
+  failed INTEGER NOT NULL,
+  PRIMARY KEY (at, lane)
+) STRICT, WITHOUT ROWID;
+
+-- What each reserve took: its repetition answers it. One row a reserve costs less than an index on
+-- the nonce, which is one entry more a job and delivery.
+CREATE TABLE jobs_reserve (
+  nonce INTEGER PRIMARY KEY,
+  at INTEGER NOT NULL,
+  jobs TEXT NOT NULL
+) STRICT;
+CREATE INDEX jobs_reserve_at ON jobs_reserve (at);
+
+CREATE TABLE jobs_worker (
+  id BLOB PRIMARY KEY,
+  doc TEXT NOT NULL,
+  since INTEGER NOT NULL,
+  seen INTEGER NOT NULL
+) STRICT;

@@ -1,0 +1,8 @@
+-- Scheduled and parked jobs of lanes, each counted to 10,001, and those due but not promoted.
+-- ?1 lanes, a JSON array, ?2 now. Returns lane, scheduled, parked.
+SELECT n.value,
+  (SELECT count(*) FROM (SELECT 1 FROM jobs_live x
+    WHERE x.lane = n.value AND x.state = 0 LIMIT 10001)),
+  (SELECT count(*) FROM (SELECT 1 FROM jobs_live x
+    WHERE x.lane = n.value AND x.state = 3 LIMIT 10001))
+FROM json_each(?1) n

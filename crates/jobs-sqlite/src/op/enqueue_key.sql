@@ -1,0 +1,3 @@
+-- Takes keys that are known to be free. ?1 [[tenant, key, job], …].
+INSERT INTO jobs_key (tenant, key, job)
+SELECT n.value ->> 0, n.value ->> 1, n.value ->> 2 FROM json_each(?1) n

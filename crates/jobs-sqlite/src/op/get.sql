@@ -1,0 +1,17 @@
+-- One job in scope. ?1 tenant, ?2 id, ?3 the only tenant in scope, or null for all.
+-- Returns the view as list_fetch.sql does, then job, fence, worker, start, renewal, lease's end,
+-- snoozes, releases, verb, by, at; of a done job its last attempt's worker and start.
+SELECT b.tenant, b.id, b.queue, b.name, b.action, b.authorized_by, b.payload, b.priority,
+  b.max_attempts, b.timeout, b.key, b.key_scope, b.metadata, b.pushed_at,
+  coalesce(l.state, d.state), coalesce(l.run_at, d.run_at), coalesce(l.attempt, d.attempt),
+  d.ended_at, coalesce(l.cancel, 0),
+  (SELECT a.cause FROM jobs_attempt a WHERE a.job = b.job AND a.cause IS NOT NULL
+    ORDER BY a.fence DESC LIMIT 1),
+  b.job, coalesce(l.fence, d.fence), l.worker, l.started_at, l.renewed_at, l.lease_until,
+  coalesce(l.snoozes, d.snoozes), coalesce(l.releases, d.releases),
+  coalesce(l.verb, d.verb), coalesce(l.verb_by, d.verb_by), coalesce(l.verb_at, d.verb_at),
+  d.worker, d.started_at, d.outcome
+FROM jobs_body b
+LEFT JOIN jobs_live l ON l.job = b.job
+LEFT JOIN jobs_done d ON d.job = b.job
+WHERE b.tenant = ?1 AND b.id = ?2 AND (?3 IS NULL OR b.tenant = ?3) AND d.stub IS NOT 1

@@ -1,0 +1,2 @@
+-- Removes jobs for good. ?1 jobs, a JSON array.
+DELETE FROM jobs_live WHERE job IN (SELECT value FROM json_each(?1))

@@ -1,0 +1,3 @@
+-- Takes the key of a retried job again. ?1 job.
+INSERT INTO jobs_key (tenant, key, job)
+SELECT b.tenant, b.key, b.job FROM jobs_body b WHERE b.job = ?1 AND b.key_scope = 1

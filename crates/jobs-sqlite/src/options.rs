@@ -1,0 +1,113 @@
+//! Where the file is and how it is treated.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use jobs_core::{Error, ErrorKind, Result, retention::Retention};
+use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+
+use crate::db::Cut;
+
+/// What a commit survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: each group commit is synced.
+    #[default]
+    Full,
+    /// The process's death; a power cut may lose the last commits, never the file.
+    Normal,
+}
+
+/// How to open a store. [`Sqlite::connect`](crate::Sqlite::connect) takes the defaults.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) path: PathBuf,
+    pub(crate) durability: Durability,
+    pub(crate) retention: Retention,
+    pub(crate) busy: Duration,
+    pub(crate) deadline: Duration,
+    pub(crate) cut: Option<Arc<Cut>>,
+}
+
+impl Options {
+    /// For a URL `sqlite://path`, `sqlite:path`, or a plain path. The file is created; its
+    /// directory is not.
+    ///
+    /// # Errors
+    /// Refused: a database in memory, another scheme, parameters in the URL.
+    pub fn new(url: &str) -> Result<Self> {
+        let refused = |what: String| Err(Error::new(ErrorKind::Refused, "connect", what));
+        let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"));
+        let path = path.unwrap_or(url);
+        if path.contains(":memory:") || path.contains("mode=memory") {
+            return refused(
+                "a database in memory is lost with its connection and seen by no other: name a \
+                 file, in a temporary directory if it is for a test"
+                    .into(),
+            );
+        }
+        if path.is_empty() {
+            return refused("the URL names no file: write sqlite://path/to/jobs.db".into());
+        }
+        if path.contains("://") || path.starts_with("file:") {
+            return refused(format!("{url} is no URL of a file: write sqlite://path/to/jobs.db"));
+        }
+        if path.contains('?') {
+            return refused(format!("{url} has parameters: set them on Options instead"));
+        }
+        Ok(Self {
+            path: path.into(),
+            durability: Durability::default(),
+            retention: Retention::default(),
+            busy: Duration::from_secs(10),
+            deadline: Duration::from_secs(30),
+            cut: None,
+        })
+    }
+
+    /// What a commit survives; [`Durability::Full`] unless set.
+    pub fn durability(self, durability: Durability) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// How long finished jobs stay.
+    pub fn retention(self, retention: Retention) -> Self {
+        Self { retention, ..self }
+    }
+
+    /// How long a write waits for another process's transaction before it answers `Busy`; 10 s
+    /// unless set.
+    pub fn busy(self, busy: Duration) -> Self {
+        Self { busy, ..self }
+    }
+
+    /// How long a call may take in all; 30 s unless set.
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// Breaks the writing connection once, after its `round_trips`-th answer. For the suite.
+    #[doc(hidden)]
+    pub fn cut_after(self, round_trips: usize) -> Self {
+        Self { cut: Some(Arc::new(Cut::after(round_trips))), ..self }
+    }
+
+    /// sqlx's options for a connection of this store.
+    pub(crate) fn sqlx(&self) -> SqliteConnectOptions {
+        let synchronous = match self.durability {
+            Durability::Full => SqliteSynchronous::Full,
+            Durability::Normal => SqliteSynchronous::Normal,
+        };
+        // Incremental, so that a sweep after a flood can give pages back; only a new file takes it.
+        SqliteConnectOptions::new()
+            .filename(&self.path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(synchronous)
+            .auto_vacuum(SqliteAutoVacuum::Incremental)
+            .foreign_keys(false)
+            .busy_timeout(Duration::from_secs(2).min(self.busy))
+            .pragma("cache_size", "-16000")
+            .statement_cache_capacity(200)
+            .row_buffer_size(2048)
+    }
+}

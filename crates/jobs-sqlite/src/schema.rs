@@ -1,0 +1,141 @@
+//! Opening the file: version of SQLite, migrations, versions of the schema.
+
+use std::time::{Duration, Instant};
+
+use jobs_core::{Error, ErrorKind, Result};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection, query};
+
+use crate::{db::Db, error::Fault, options::Options, row::get};
+
+/// The migrations, from version 1.
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_jobs.sql")];
+
+/// The schema that this release makes. It also runs on the next one, because migrations only add.
+pub const SCHEMA: u32 = MIGRATIONS.len() as u32;
+
+/// Is this version of SQLite safe with more than one connection on a WAL file?
+///
+/// 3.7.0 to 3.51.2 can damage it (the WAL-reset race, sqlite.org/wal.html), but for the corrected
+/// 3.50.7 and 3.44.6 and later of their lines.
+///
+/// # Errors
+/// A sentence that says what to do.
+pub fn check_version(version: &str) -> std::result::Result<(), String> {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
+    let mut next = || parts.next().flatten();
+    let (Some(major), Some(minor)) = (next(), next()) else {
+        return Err(format!("{version} is no version of SQLite"));
+    };
+    let patch = next().unwrap_or(0);
+    let safe = match (major, minor) {
+        (3, 44) => patch >= 6,
+        (3, 50) => patch >= 7,
+        (3, 51) => patch >= 3,
+        (3, minor) => minor > 51,
+        (major, _) => major > 3,
+    };
+    if safe {
+        return Ok(());
+    }
+    Err(format!(
+        "SQLite {version} can damage a WAL file that two connections use: build with the bundled \
+         SQLite, or link 3.51.3, 3.50.7, 3.44.6 or later of those lines"
+    ))
+}
+
+/// Opens, checks and migrates, at the start of a handle.
+pub(crate) async fn open(options: &Options) -> Result<SqliteConnection> {
+    let refused = |fault: Fault| {
+        let error = fault.into_error("connect");
+        let what = format!("{}: {error}", options.path.display());
+        Error::with_source(error.kind(), "connect", what, error)
+    };
+    let mut conn = reopen(options).await.map_err(refused)?;
+    let row = query("SELECT sqlite_version()").fetch_one(&mut conn).await;
+    let version: String = row.map_err(Fault::from).and_then(|row| get(&row, 0)).map_err(refused)?;
+    check_version(&version).map_err(|what| Error::new(ErrorKind::Unsafe, "connect", what))?;
+    migrate(&mut conn, options).await?;
+    Ok(conn)
+}
+
+/// A connection. Waits while another process creates or recovers the file.
+pub(crate) async fn reopen(options: &Options) -> std::result::Result<SqliteConnection, Fault> {
+    let since = Instant::now();
+    loop {
+        match options.sqlx().connect().await.map_err(Fault::from) {
+            Err(fault) if fault.is_busy() && since.elapsed() < options.busy => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Brings the schema to this release's version, under the file's write lock.
+async fn migrate(conn: &mut SqliteConnection, options: &Options) -> Result<()> {
+    let refused = |fault: Fault| fault.into_error("connect");
+    let since = Instant::now();
+    let found = loop {
+        match migrate_once(conn).await {
+            Ok(found) => break found,
+            Err(fault) => {
+                query("ROLLBACK").execute(&mut *conn).await.ok();
+                if !fault.is_busy() || since.elapsed() > options.busy {
+                    return Err(refused(fault));
+                }
+            }
+        }
+    };
+    if found > i64::from(SCHEMA) + 1 {
+        let what = format!(
+            "the schema is version {found}, this release runs on {SCHEMA} and the next: deploy a \
+             newer release"
+        );
+        return Err(Error::new(ErrorKind::Schema, "connect", what));
+    }
+    Ok(())
+}
+
+async fn migrate_once(conn: &mut SqliteConnection) -> std::result::Result<i64, Fault> {
+    let mut db = Db { conn, cut: None };
+    db.run(query("BEGIN IMMEDIATE")).await?;
+    db.run(query(include_str!("op/migration.sql"))).await?;
+    let row = db.first(query("SELECT coalesce(max(version), 0) FROM jobs_migration")).await?;
+    let found: i64 = row.map_or(Ok(0), |row| get(&row, 0))?;
+    for (version, migration) in (1..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
+        sqlx::raw_sql(AssertSqlSafe(*migration)).execute(&mut *db.conn).await?;
+        let done = query("INSERT INTO jobs_migration VALUES (?1, ?2)");
+        db.run(done.bind(version).bind(crate::tx::system_now())).await?;
+    }
+    db.run(query("COMMIT")).await?;
+    Ok(found.max(i64::from(SCHEMA)))
+}
+
+/// A connection that only reads, with no part in the writer's group.
+pub(crate) async fn reader(options: &Options) -> std::result::Result<SqliteConnection, Fault> {
+    let mut conn = reopen(options).await?;
+    query("PRAGMA query_only = 1").execute(&mut conn).await?;
+    Ok(conn)
+}
+
+/// Ends a connection kindly.
+pub(crate) async fn close(conn: Option<SqliteConnection>) {
+    if let Some(conn) = conn {
+        conn.close().await.ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsafe_versions_are_refused() {
+        for good in ["3.44.6", "3.44.9", "3.50.7", "3.51.3", "3.52.0", "3.53", "4.0.0"] {
+            assert_eq!(check_version(good), Ok(()), "{good}");
+        }
+        for bad in ["3.7.0", "3.44.5", "3.45.3", "3.50.6", "3.51.2", "3.51", "", "x.y"] {
+            assert!(check_version(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! One write transaction: the clock, the number of the next job, and who is to be woken after it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use jobs_core::{Timestamp, retention::Retention};
+use serde::Serialize;
+use sqlx::query;
+
+use crate::{
+    db::{Cut, Db},
+    error::Fault,
+    row::get,
+};
+
+/// Where a job of (queue, tenant, name) lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub queue: i64,
+    pub lane: i64,
+    pub sublane: i64,
+}
+
+/// Places already looked up. Lanes are never deleted, so it only has to be emptied when the
+/// transaction that made one is rolled back.
+pub(crate) type Places = HashMap<[String; 3], Place>;
+
+/// An open transaction.
+pub(crate) struct Tx<'c> {
+    pub db: Db<'c>,
+    pub now: i64,
+    pub next_job: i64,
+    pub retention: Retention,
+    pub places: &'c mut Places,
+    /// Something was written: an empty reserve commits nothing and syncs nothing.
+    pub dirty: bool,
+    /// The queues that got work.
+    pub woken: BTreeSet<i64>,
+}
+
+/// The system's clock, which only the high-water mark in the file makes the store's.
+pub(crate) fn system_now() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+/// A list for json_each.
+pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> String {
+    // Numbers and text in vectors and tuples always have a JSON form.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+impl<'c> Tx<'c> {
+    /// Takes over a connection inside a write transaction.
+    pub async fn open(
+        mut db: Db<'c>,
+        places: &'c mut Places,
+        retention: Retention,
+    ) -> Result<Tx<'c>, Fault> {
+        let tick = query(include_str!("op/tick.sql")).bind(system_now());
+        let row = db.first(tick).await?;
+        let row = row.ok_or(Fault::Corrupt("jobs_meta has no row".into()))?;
+        let (now, last): (i64, i64) = (get(&row, 0)?, get(&row, 1)?);
+        let woken = BTreeSet::new();
+        Ok(Self { db, now, next_job: last + 1, retention, places, dirty: false, woken })
+    }
+
+    /// Counts the wake-ups: which queues, and their new counts.
+    pub async fn wake(&mut self) -> Result<Vec<(String, i64)>, Fault> {
+        if self.woken.is_empty() {
+            return Ok(Vec::new());
+        }
+        let queues = json(&self.woken);
+        let rows = self.db.all(query(include_str!("op/wake.sql")).bind(queues)).await?;
+        rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+    }
+}
+
+/// Commits only what changed something.
+pub(crate) async fn finish(
+    conn: &mut sqlx::SqliteConnection,
+    cut: Option<&Cut>,
+    dirty: bool,
+) -> Result<(), Fault> {
+    let end = if dirty { "COMMIT" } else { "ROLLBACK" };
+    Db { conn, cut }.run(query(end)).await.map(drop)
+}

@@ -1,0 +1,57 @@
+//! Wake-ups (N1): at once inside a handle, by polling across handles and processes.
+//!
+//! Each queue counts the group commits that brought it work. The writer rings after its own
+//! commit. For the commits of others the reader polls `PRAGMA data_version`, 6 µs in SQLite, and
+//! only while somebody watches; when it moved, the counts say which queues to ring. Rejected: a
+//! file watcher, which differs by system and misses network mounts of containers.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use jobs_core::wake::{Bell, Watch};
+use tokio::sync::Notify;
+
+/// What a handle's threads and watchers share.
+#[derive(Debug, Default)]
+pub(crate) struct Wake {
+    bell: Bell,
+    seen: Mutex<HashMap<String, i64>>,
+    /// Somebody began to watch.
+    pub watched: Notify,
+}
+
+impl Wake {
+    pub fn watch(&self, queues: &[String]) -> Watch {
+        let watch = Watch::new(self.bell.watch(queues), None);
+        self.watched.notify_one();
+        watch
+    }
+
+    pub fn is_watched(&self) -> bool {
+        !self.bell.watched().is_empty()
+    }
+
+    pub fn ring_all(&self) {
+        self.bell.ring_all();
+    }
+
+    pub fn ring(&self, queue: &str) {
+        self.bell.ring(queue);
+    }
+
+    /// Rings the queues whose count grew since it was last seen, each once.
+    pub fn committed(&self, counts: Vec<(String, i64)>) {
+        for (queue, count) in counts {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = seen.insert(queue.clone(), count);
+            if last.is_some_and(|last| last >= count) {
+                seen.insert(queue, last.unwrap_or(count));
+                continue;
+            }
+            drop(seen);
+            self.bell.ring(&queue);
+        }
+    }
+}
