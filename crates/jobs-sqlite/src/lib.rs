@@ -18,7 +18,7 @@
 //! | freshness F | 0 for whatever was committed, by this handle or another; a wake-up from another process takes up to 20 ms |
 //! | transactional | yes: [`Sqlite::push_in`] |
 //! | store's clock | the machine's, never less than the highest stored in the file |
-//! | waits for others | SQLite has one writer: a transaction left open by the application stops every push and worker until it ends, and each answers `Busy` after 10 s |
+//! | waits for others | SQLite has one writer: a transaction left open by the application stops every push and worker until it ends, and each answers `Busy`, pushes after 2 s, the rest after 10 s |
 //!
 //! | to know | open |
 //! |---|---|

@@ -7,6 +7,10 @@ use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, Sq
 
 use crate::db::Cut;
 
+/// How long SQLite's own busy handler waits. It sleeps longer each time, up to 100 ms, which
+/// starves one of eight processes for seconds; the writer asks again in short steps instead.
+const BUSY_STEP: Duration = Duration::from_millis(20);
+
 /// What a commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -75,7 +79,7 @@ impl Options {
     }
 
     /// How long a write waits for another process's transaction before it answers `Busy`; 10 s
-    /// unless set.
+    /// unless set, a push at most 2 s.
     pub fn busy(self, busy: Duration) -> Self {
         Self { busy, ..self }
     }
@@ -98,14 +102,20 @@ impl Options {
             Durability::Normal => SqliteSynchronous::Normal,
         };
         // Incremental, so that a sweep after a flood can give pages back; only a new file takes it.
-        SqliteConnectOptions::new()
-            .filename(&self.path)
+        self.reading()
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(synchronous)
             .auto_vacuum(SqliteAutoVacuum::Incremental)
+    }
+
+    /// The same for a connection that only reads: it asks for nothing that takes the write lock,
+    /// so it opens while a transaction of the application is open.
+    pub(crate) fn reading(&self) -> SqliteConnectOptions {
+        SqliteConnectOptions::new()
+            .filename(&self.path)
             .foreign_keys(false)
-            .busy_timeout(Duration::from_secs(2).min(self.busy))
+            .busy_timeout(BUSY_STEP)
             .pragma("cache_size", "-16000")
             .statement_cache_capacity(200)
             .row_buffer_size(2048)

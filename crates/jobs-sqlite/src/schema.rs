@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use jobs_core::{Error, ErrorKind, Result};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection, query};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection, SqliteConnection, query,
+    sqlite::SqliteConnectOptions,
+};
 
 use crate::{db::Db, error::Fault, options::Options, row::get};
 
@@ -60,9 +63,16 @@ pub(crate) async fn open(options: &Options) -> Result<SqliteConnection> {
 
 /// A connection. Waits while another process creates or recovers the file.
 pub(crate) async fn reopen(options: &Options) -> std::result::Result<SqliteConnection, Fault> {
+    connect(options.sqlx(), options).await
+}
+
+async fn connect(
+    to: SqliteConnectOptions,
+    options: &Options,
+) -> std::result::Result<SqliteConnection, Fault> {
     let since = Instant::now();
     loop {
-        match options.sqlx().connect().await.map_err(Fault::from) {
+        match to.connect().await.map_err(Fault::from) {
             Err(fault) if fault.is_busy() && since.elapsed() < options.busy => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -113,7 +123,7 @@ async fn migrate_once(conn: &mut SqliteConnection) -> std::result::Result<i64, F
 
 /// A connection that only reads, with no part in the writer's group.
 pub(crate) async fn reader(options: &Options) -> std::result::Result<SqliteConnection, Fault> {
-    let mut conn = reopen(options).await?;
+    let mut conn = connect(options.reading(), options).await?;
     query("PRAGMA query_only = 1").execute(&mut conn).await?;
     Ok(conn)
 }

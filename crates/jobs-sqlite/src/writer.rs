@@ -5,7 +5,11 @@
 //! no caller's: a handle outlives runtimes, a dropped call must not leave a transaction open, and
 //! a blocked application must never sit inside one. It ends with the last clone of its handle.
 
-use std::{future::Future, sync::Arc, time::Instant};
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use jobs_core::{AuthorizedJob, Error, ErrorKind, Result, queue::Pushed};
@@ -26,6 +30,8 @@ use crate::{
 const GROUP: usize = 256;
 /// Most pushed jobs of one transaction.
 const GROUP_JOBS: usize = 1000;
+/// How long a push waits for another's transaction (P3): a request handler waits with it.
+const PUSH_PATIENCE: Duration = Duration::from_secs(2);
 /// Calls that may wait; a caller beyond them waits to be admitted.
 const WAITING: usize = 1024;
 
@@ -83,6 +89,10 @@ enum Message {
 }
 
 impl Message {
+    fn is_push(&self) -> bool {
+        matches!(self, Self::Push(..))
+    }
+
     fn done(self) {
         match self {
             Self::Push(_, answers, reply) => drop(reply.send(Ok(answers))),
@@ -194,6 +204,13 @@ impl Thread {
     async fn answer(&mut self, mut group: Vec<Message>) {
         match self.attempt(&mut group).await {
             Ok(()) => group.into_iter().for_each(Message::done),
+            Err(fault) if fault.is_busy() && group.iter().any(Message::is_push) => {
+                let (pushes, rest): (Vec<_>, _) = group.into_iter().partition(Message::is_push);
+                fail(pushes, fault);
+                if !rest.is_empty() {
+                    Box::pin(self.answer(rest)).await;
+                }
+            }
             Err(fault) if group.len() == 1 || fault.breaks() || fault.is_busy() => {
                 fail(group, fault);
             }
@@ -238,7 +255,11 @@ impl Thread {
             return Err(Fault::Broken(ErrorKind::Unavailable, "no connection"));
         };
         let cut = self.options.cut.as_deref();
-        begin(conn, cut, self.options.busy).await?;
+        let patience = match group.iter().any(Message::is_push) {
+            true => PUSH_PATIENCE.min(self.options.busy),
+            false => self.options.busy,
+        };
+        begin(conn, cut, patience).await?;
         let db = Db { conn: &mut *conn, cut };
         let mut tx = Tx::open(db, &mut self.places, self.options.retention).await?;
         run(&mut tx, group).await?;
@@ -250,12 +271,12 @@ impl Thread {
     }
 }
 
-/// Takes the write lock. Waits in SQLite's busy handler, and again after it, because the handler
-/// is not fair and one of eight processes may starve for a while.
+/// Takes the write lock, in short steps: SQLite's lock is not fair, and its own handler sleeps up to
+/// 100 ms between two looks.
 async fn begin(
     conn: &mut SqliteConnection,
     cut: Option<&Cut>,
-    patience: std::time::Duration,
+    patience: Duration,
 ) -> std::result::Result<(), Fault> {
     let since = Instant::now();
     loop {

@@ -2,10 +2,19 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use jobs_core::{Admin, async_trait, retention::Retention};
-use jobs_sqlite::{Options, Sqlite};
-use jobs_testkit::{fixture::Fixture, harness};
-use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
+use jobs_core::{
+    Admin, AuthorizedJob, Error, ErrorKind, Result, async_trait, queue::Pushed,
+    retention::Retention,
+};
+use jobs_sqlite::{Options, PushedIn, Sqlite};
+use jobs_testkit::{
+    fixture::{Fixture, Transaction},
+    harness,
+};
+use sqlx::{
+    ConnectOptions,
+    sqlite::{SqliteConnectOptions, SqlitePoolOptions},
+};
 
 /// One directory for the run, one file for each namespace.
 struct Files(tempfile::TempDir);
@@ -67,10 +76,49 @@ impl Fixture for Files {
         Some(Arc::new(Sqlite::open(options).await.expect("the file opens")))
     }
 
+    async fn begin(&self, namespace: &str) -> Option<Box<dyn Transaction>> {
+        let handle = Sqlite::open(self.options(namespace)).await.expect("the file opens");
+        let options = SqliteConnectOptions::new().filename(self.path(namespace));
+        let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await;
+        let transaction = pool.expect("a pool").begin_with("BEGIN IMMEDIATE").await;
+        let transaction = transaction.expect("the write lock");
+        Some(Box::new(Callers { handle, transaction, pushed: Vec::new() }))
+    }
+
     async fn remove(&self, namespace: &str) {
         for suffix in ["", "-wal", "-shm"] {
             std::fs::remove_file(format!("{}{suffix}", self.path(namespace).display())).ok();
         }
+    }
+}
+
+/// A caller's own transaction.
+struct Callers {
+    handle: Sqlite,
+    transaction: sqlx::Transaction<'static, sqlx::Sqlite>,
+    pushed: Vec<PushedIn>,
+}
+
+#[async_trait]
+impl Transaction for Callers {
+    async fn push(&mut self, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
+        let pushed = self.handle.push_in(&mut self.transaction, jobs).await?;
+        let answers = pushed.pushed.clone();
+        self.pushed.push(pushed);
+        Ok(answers)
+    }
+
+    async fn commit(self: Box<Self>) -> Result<()> {
+        let lost = |error| Error::with_source(ErrorKind::Busy, "commit", "not committed", error);
+        self.transaction.commit().await.map_err(lost)?;
+        for pushed in self.pushed {
+            pushed.wake();
+        }
+        Ok(())
+    }
+
+    async fn rollback(self: Box<Self>) {
+        self.transaction.rollback().await.expect("rolls back");
     }
 }
 

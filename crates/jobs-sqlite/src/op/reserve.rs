@@ -301,8 +301,11 @@ impl Round {
                     break;
                 }
             }
-            let cost = (visits.taken.len() - before) as i64 * UNIT / lane.weight;
-            (self.now, lane.vt) = (start, start + cost);
+            let cost = |taken: usize| taken as i64 * UNIT / lane.weight;
+            lane.vt = start + cost(visits.taken.len() - before);
+            // A lane alone is visited for longer than a batch; time goes on with it, or whoever
+            // comes next would have the length of that visit as credit.
+            self.now = start.max(lane.vt - cost(LANE_BATCH));
             if unknown {
                 break;
             }
