@@ -1,6 +1,6 @@
 //! What README, ARCHITECTURE and CONTRIBUTING say is true: their paths, cases and commands exist.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, process::Command};
 
 mod files;
 use files::{read, root, walk};
@@ -81,6 +81,21 @@ fn the_readmes_commands_are_the_ones_that_ci_runs() {
     assert_eq!(commands, COMMANDS);
     let ci = read(".ci/run");
     assert_eq!(ci.lines().next_back(), Some(COMMANDS[1]), "CI ends with the same test command");
+}
+
+/// The other command is the one that runs this test.
+#[test]
+fn the_readmes_first_command_runs_the_first_job() {
+    // Below the workspace, so that cargo finds it, in a folder that a fresh clone ignores.
+    let folder = root().join("target/readme");
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut words = COMMANDS[0].split(' ');
+    assert_eq!(words.next(), Some("cargo"));
+    let output = Command::new(env!("CARGO")).current_dir(&folder).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{complained}");
+    assert!(said.ends_with("Run me again: history survives.\n"), "{said}");
 }
 
 #[test]
