@@ -1,7 +1,7 @@
 //! Broken stores: the model with one promise removed. The suite must catch each.
 //!
-//! A fault is either in the model, asked about where the promise is kept, or a [lie](lies) on the
-//! way in or out.
+//! A fault is either in the model, asked about where the promise is kept, or a lie on the way in or
+//! out.
 
 pub(crate) mod lies;
 
