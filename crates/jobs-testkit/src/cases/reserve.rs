@@ -13,7 +13,7 @@ use jobs_core::{
 };
 use tokio::sync::Mutex;
 
-use super::stage::{FRESHNESS, cancel, drain, race, take_from, take_one_from};
+use super::stage::{FRESHNESS, cancel, drain, no_dearer, race, take_from, take_one_from};
 use crate::kit::{Kit, NAME, QUEUE, checked, job, permit, push, take, take_one, wants};
 
 super::cases![
@@ -124,9 +124,7 @@ async fn r1_unknown_names_cost_nothing(kit: &Kit) {
         let answers = store.enqueue(&jobs).await;
         assert!(answers.iter().all(Result::is_ok), "{:?}", answers.iter().find(|a| a.is_err()));
     }
-    let after = median(&*store).await;
-    let most = before * 3 + Duration::from_millis(5);
-    assert!(after <= most, "a reserve took {before:?}, behind 100,000 unknown jobs {after:?}");
+    no_dearer(before, "behind 100,000 unknown jobs", || median(&*store)).await;
     // No worker is kept busy by what it cannot run.
     let reserved = store.reserve(&wants(10)).await.expect("the store answers");
     assert!(reserved.deliveries.is_empty());
