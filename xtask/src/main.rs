@@ -2,7 +2,7 @@
 //!
 //! | to know | open |
 //! |---|---|
-//! | how the tests are run and counted | [`test`], [`tally`] |
+//! | how the tests are run and counted | [`mod@test`], [`tally`] |
 //! | how a store's server is had | [`servers`] |
 //! | what the sources and the prose are held to | `xtask/tests/` |
 
