@@ -144,18 +144,19 @@ impl Reserver {
     pub fn answered(&mut self, ask: Ask, reserved: Reserved) {
         let now = Instant::now();
         // Counting all queues together, an idle worker asks less than once a second (N2).
-        let share = self.queues.len().div_ceil(2).max(1) as u32;
+        let queues = u32::try_from(self.queues.len()).unwrap_or(u32::MAX);
+        let (first, last) = (POLL.0 * queues, POLL.1.max(POLL.0 * 3 / 2 * queues));
         let taken = reserved.deliveries.len();
         let Some(line) = self.queues.get_mut(ask.queue) else { return };
         if taken == 0 {
             line.empty_at = Some(ask.sent);
-            line.ask_at = now + jittered(line.interval * share);
-            line.interval = (line.interval * 2).min(POLL.1);
+            line.ask_at = now + jittered(line.interval.max(first));
+            line.interval = (line.interval.max(first) * 2).min(last);
         } else {
             line.interval = POLL.0;
             // A full answer says that there is more: the next is asked for at once.
             let full = taken >= ask.request.most();
-            line.ask_at = if full { now } else { now + jittered(POLL.0 * share) };
+            line.ask_at = if full { now } else { now + jittered(first) };
         }
         if let Some(wait) = reserved.next_due {
             line.ask_at = line.ask_at.min(now + wait + Duration::from_millis(1));

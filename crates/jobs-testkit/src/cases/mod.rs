@@ -30,7 +30,10 @@ pub mod transaction;
 pub mod tune;
 pub mod wake;
 pub mod worker;
+pub mod worker_ends;
 mod worker_help;
+pub mod worker_lease;
+pub mod worker_shutdown;
 
 /// One case of the suite.
 pub struct Case {
@@ -83,6 +86,9 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         cut_verbs::CASES,
         history::CASES,
         worker::CASES,
+        worker_ends::CASES,
+        worker_lease::CASES,
+        worker_shutdown::CASES,
     ]
     .into_iter()
     .flatten()

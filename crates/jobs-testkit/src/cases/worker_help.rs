@@ -107,7 +107,7 @@ pub struct Flaky {
 pub struct Switch {
     /// Every call fails.
     pub off: AtomicBool,
-    /// Every call waits until this is unset.
+    /// Every call that comes while this is set never answers.
     pub hangs: AtomicBool,
     /// So many renewals fail.
     pub renewals: AtomicUsize,
@@ -134,8 +134,8 @@ impl Switch {
 
     async fn enter(&self, method: &'static str) -> Result<()> {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(method).or_default() += 1;
-        while self.hangs.load(Ordering::SeqCst) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
         }
         if self.off.load(Ordering::SeqCst) || (method == "renew" && take_one(&self.renewals)) {
             return Err(Error::new(ErrorKind::Unavailable, method, "the store is off"));
@@ -218,5 +218,51 @@ impl Flaky {
         let mut asked = self.switch.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.0 = asked.0.max(request.free_slots());
         asked.1 = asked.1.max(request.held_ahead());
+    }
+}
+
+/// Runs `body` on a runtime of its own, on a thread of its own: an application that a case may
+/// block. `threads` 0 is a runtime of one thread.
+pub fn elsewhere<T: Send + 'static, F: Future<Output = T> + 'static>(
+    threads: usize,
+    body: impl FnOnce() -> F + Send + 'static,
+) -> std::thread::JoinHandle<T> {
+    std::thread::spawn(move || {
+        let mut builder = match threads {
+            0 => tokio::runtime::Builder::new_current_thread(),
+            _ => tokio::runtime::Builder::new_multi_thread(),
+        };
+        let runtime = builder.worker_threads(threads.max(1)).enable_all().build();
+        runtime.expect("a runtime").block_on(body())
+    })
+}
+
+/// A gate that blocks threads until it is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Arc<(Mutex<bool>, std::sync::Condvar)>);
+
+impl Gate {
+    /// Blocks this thread until it is open.
+    pub fn block(&self) {
+        let (open, opened) = &*self.0;
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*open {
+            open = opened.wait(open).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Opens it for good.
+    pub fn open(&self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.1.notify_all();
+    }
+}
+
+/// Pushes jobs of one tenant and expects them stored.
+pub async fn push_all(store: &dyn Admin, jobs: &[Job]) {
+    let Some(first) = jobs.first() else { return };
+    let pushed = jobs_core::QueueExt::push_many(store, &grant(&first.tenant), jobs.to_vec()).await;
+    for answer in pushed {
+        assert_eq!(answer.expect("the store answers"), Pushed::Stored);
     }
 }

@@ -1,0 +1,257 @@
+//! Cases: a worker and its leases, while the store or the application does not answer.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use jobs_core::{
+    OutcomeKind, State,
+    queue::Lease,
+    worker::{Context, Failure},
+};
+use tokio::time::sleep;
+
+use super::worker_help::{
+    Flaky, Tally, Work, elsewhere, look, push_all, short, state, until, work, worker,
+};
+use crate::kit::{Kit, push};
+
+super::cases![
+    k3_a_lost_lease_cancels_the_handler,
+    k3_an_outage_ends_runs_before_their_leases,
+    k3_one_failed_renewal_is_no_loss,
+    k4_a_blocked_runtime_keeps_its_lease,
+    k9_an_outage_is_survived,
+    k9_lost_replies_lose_nothing,
+    k9_a_store_that_hangs_is_survived,
+];
+
+fn lease(seconds: u64) -> Lease {
+    Lease::new(Duration::from_secs(seconds)).expect("legal")
+}
+
+/// Says when it is dropped.
+struct OnDrop(Arc<AtomicBool>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Its first run waits for the token and then for ever, its second succeeds.
+fn deaf_once(
+    tally: &Tally,
+) -> (
+    Arc<AtomicBool>,
+    Arc<AtomicBool>,
+    impl Fn(Context, Work) -> futures::future::BoxFuture<'static, Result<(), Failure>>
+    + Send
+    + Sync
+    + use<>,
+) {
+    let (told, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (tally, tells, drops) = (tally.clone(), told.clone(), dropped.clone());
+    let handler = move |context: Context, Work(number): Work| {
+        let (tally, tells, drops) = (tally.clone(), tells.clone(), drops.clone());
+        let run: futures::future::BoxFuture<'static, Result<(), Failure>> = Box::pin(async move {
+            if tally.ran(number) == 1 {
+                let _drops = OnDrop(drops);
+                context.cancelled().await;
+                tells.store(true, Ordering::SeqCst);
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        });
+        run
+    };
+    (told, dropped, handler)
+}
+
+/// The sweep takes a running job: token, then the future is dropped; the job runs again.
+async fn k3_a_lost_lease_cancels_the_handler(kit: &Kit) {
+    let store = kit.handle().await;
+    let job = push(&*store, work("acme", 1)).await;
+    let tally = Tally::default();
+    let (told, dropped, handler) = deaf_once(&tally);
+    let runs = worker(store.clone()).lease(lease(4)).handle(handler).run_until_idle();
+    let takes = async {
+        until("it runs", || async { tally.of(1) == 1 }).await;
+        let lost = || async {
+            kit.age_secs(5).await;
+            !store.sweep().await.expect("the store answers").lost.is_empty()
+        };
+        until("the lease is lost", lost).await;
+        until("the token", || async { told.load(Ordering::SeqCst) }).await;
+        until("the drop", || async { dropped.load(Ordering::SeqCst) }).await;
+        until("the second run", || async { state(&*store, &job).await == State::Done }).await;
+    };
+    let (ended, ()) = tokio::join!(runs, takes);
+    assert_eq!(ended.expect("it starts").settled, 1, "the first result is discarded");
+    let attempts = look(&*store, &job).await.attempts;
+    let outcomes: Vec<_> = attempts.iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(outcomes, [OutcomeKind::Lost, OutcomeKind::Done]);
+}
+
+/// Cut off from the store, the worker ends its run while the store still counts it as held.
+async fn k3_an_outage_ends_runs_before_their_leases(kit: &Kit) {
+    let store = kit.handle().await;
+    let job = push(&*store, work("acme", 1)).await;
+    let tally = Tally::default();
+    let (told, dropped, handler) = deaf_once(&tally);
+    let flaky = Flaky::new(store.clone());
+    let switch = flaky.switch.clone();
+    let runs = worker(flaky).lease(lease(6)).handle(handler).run_until_idle();
+    let cuts = async {
+        until("it runs", || async { tally.of(1) == 1 }).await;
+        switch.off.store(true, Ordering::SeqCst);
+        until("the drop", || async { dropped.load(Ordering::SeqCst) }).await;
+        let record = look(&*store, &job).await;
+        let holder = record.holder.expect("it is still held");
+        assert!(record.now <= holder.lease_until, "the run ended after its lease");
+        assert!(told.load(Ordering::SeqCst), "the token first");
+        switch.off.store(false, Ordering::SeqCst);
+        kit.age_secs(7).await;
+        until("the second run", || async { state(&*store, &job).await == State::Done }).await;
+    };
+    let (ended, ()) = tokio::join!(runs, cuts);
+    assert_eq!((ended.expect("it starts").exit_code(), tally.runs()), (0, 2));
+}
+
+/// Failing renewals between those that work: the job keeps its lease, and runs once.
+async fn k3_one_failed_renewal_is_no_loss(kit: &Kit) {
+    let store = kit.handle().await;
+    let job = push(&*store, work("acme", 1)).await;
+    let flaky = Flaky::new(store.clone());
+    let switch = flaky.switch.clone();
+    let handler = async |_: Context, _: Work| {
+        sleep(Duration::from_secs(6)).await;
+        Ok::<(), Failure>(())
+    };
+    let runs = worker(flaky).lease(lease(3)).handle(handler).run_until_idle();
+    let fails = async {
+        for _ in 0..4 {
+            switch.renewals.store(1, Ordering::SeqCst);
+            sleep(Duration::from_millis(1400)).await;
+            store.sweep().await.expect("the store answers");
+        }
+        switch.renewals.store(0, Ordering::SeqCst);
+    };
+    let (ended, ()) = tokio::join!(runs, fails);
+    assert_eq!(ended.expect("it starts").settled, 1);
+    let record = look(&*store, &job).await;
+    assert_eq!((record.view.state, record.view.attempt), (State::Done, 1));
+    assert!(switch.count(&["renew"]) >= 6);
+}
+
+/// The application has one thread, and its handler blocks it for three leases.
+async fn k4_a_blocked_runtime_keeps_its_lease(kit: &Kit) {
+    let store = kit.handle().await;
+    let job = push(&*store, work("acme", 1)).await;
+    let (fixture, namespace) = (kit.fixture.clone(), kit.namespace.clone());
+    let application = elsewhere(0, move || async move {
+        let store = fixture.make(&namespace, Default::default()).await;
+        let handler = async |_: Context, _: Work| {
+            std::thread::sleep(Duration::from_millis(3300));
+            Ok::<(), Failure>(())
+        };
+        let worker = worker(store).concurrency(2).lease(short()).handle(handler);
+        worker.run_until_idle().await.expect("it starts")
+    });
+    let ended = async {
+        until("it ended", || async {
+            store.sweep().await.expect("the store answers");
+            application.is_finished()
+        })
+        .await;
+    };
+    ended.await;
+    let ended = application.join().expect("no panic");
+    assert_eq!((ended.exit_code(), ended.settled), (0, 1));
+    let record = look(&*store, &job).await;
+    assert_eq!((record.view.state, record.view.attempt), (State::Done, 1));
+}
+
+/// The store goes away for longer than a lease, twice: everything is done in the end.
+async fn k9_an_outage_is_survived(kit: &Kit) {
+    let store = kit.handle().await;
+    let jobs: Vec<_> = (0..40).map(|number| work("acme", number)).collect();
+    push_all(&*store, &jobs).await;
+    let (tally, flaky) = (Tally::default(), Flaky::new(store.clone()));
+    let (counts, switch) = (tally.clone(), flaky.switch.clone());
+    let handler = move |_: Context, Work(number): Work| {
+        counts.ran(number);
+        async {
+            sleep(Duration::from_millis(150)).await;
+            Ok::<(), Failure>(())
+        }
+    };
+    let runs = worker(flaky).lease(short()).handle(handler).run_until_idle();
+    let outages = async {
+        for reached in [5, 20] {
+            until("some ran", || async { tally.jobs() >= reached }).await;
+            switch.off.store(true, Ordering::SeqCst);
+            sleep(Duration::from_millis(2500)).await;
+            switch.off.store(false, Ordering::SeqCst);
+        }
+    };
+    let (ended, ()) = tokio::join!(runs, outages);
+    assert_eq!(ended.expect("it starts").exit_code(), 0);
+    for job in &jobs {
+        assert_eq!(state(&*store, job).await, State::Done);
+    }
+}
+
+/// Every tenth reply is lost: repeated calls find what the first ones did.
+async fn k9_lost_replies_lose_nothing(kit: &Kit) {
+    let store = kit.handle().await;
+    let jobs: Vec<_> = (0..60).map(|number| work("acme", number)).collect();
+    push_all(&*store, &jobs).await;
+    let (tally, flaky) = (Tally::default(), Flaky::new(store.clone()));
+    let (counts, switch) = (tally.clone(), flaky.switch.clone());
+    let handler = move |_: Context, Work(number): Work| {
+        counts.ran(number);
+        if number.is_multiple_of(10) {
+            switch.cuts.store(1, Ordering::SeqCst);
+        }
+        async {
+            sleep(Duration::from_millis(15)).await;
+            Ok::<(), Failure>(())
+        }
+    };
+    let ended = worker(flaky).handle(handler).run_until_idle().await.expect("it starts");
+    assert_eq!((ended.exit_code(), ended.settled), (0, 60));
+    assert_eq!((tally.jobs(), tally.runs()), (60, 60));
+    for job in &jobs {
+        let record = look(&*store, job).await;
+        assert_eq!((record.view.state, record.view.attempt), (State::Done, 1));
+    }
+}
+
+/// Calls that are never answered are given up after their deadline, and the worker goes on.
+async fn k9_a_store_that_hangs_is_survived(kit: &Kit) {
+    let store = kit.handle().await;
+    let flaky = Flaky::new(store.clone());
+    let switch = flaky.switch.clone();
+    let handler = async |_: Context, _: Work| Ok::<(), Failure>(());
+    let stop = Arc::new(tokio::sync::Notify::new());
+    let stopped = stop.clone();
+    let worker = worker(flaky).handle(handler);
+    let runs = worker.run_until(async move { stopped.notified().await });
+    let hangs = async {
+        until("it started", || async { switch.count(&["reserve"]) > 0 }).await;
+        switch.hangs.store(true, Ordering::SeqCst);
+        let before = switch.count(&["reserve"]);
+        let job = push(&*store, work("acme", 1)).await;
+        until("a reserve hangs", || async { switch.count(&["reserve"]) > before }).await;
+        switch.hangs.store(false, Ordering::SeqCst);
+        until("it runs", || async { state(&*store, &job).await == State::Done }).await;
+        stop.notify_one();
+    };
+    let (ended, ()) = tokio::join!(runs, hangs);
+    assert_eq!(ended.expect("it starts").exit_code(), 0);
+}
