@@ -35,6 +35,7 @@ pub mod queue;
 pub mod reserve;
 pub mod retention;
 pub mod retry;
+pub mod share;
 pub mod state;
 pub mod time;
 pub mod view;

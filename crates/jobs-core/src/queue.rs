@@ -94,7 +94,9 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     ///   [`Reserved::next_due`] says when to ask again (`r6_next_due_is_told`).
     /// - **R7** `attempt` counts this delivery, the first is 1; N max attempts are N deliveries
     ///   that were not given back (`r7_n_attempts_are_n_deliveries`). A job whose last attempt was
-    ///   lost is *suspect* and goes only into a free slot (`r7_a_suspect_is_never_held_ahead`).
+    ///   lost is *suspect* and goes only into a free slot (`r7_a_suspect_is_never_held_ahead`);
+    ///   one process-aborting job among 500 others ends parked, nobody else does
+    ///   (`r7_one_aborting_job_among_500`).
     /// - **R8** Future, paused, running and parked jobs are never delivered
     ///   (`r8_never_future_running_or_parked`, `r8_a_paused_lane_delivers_nothing`).
     async fn reserve(&self, request: &Reserve) -> Result<Reserved>;

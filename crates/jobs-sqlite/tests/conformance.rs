@@ -16,12 +16,27 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqlitePoolOptions},
 };
 
+/// Where a child process finds the files of the run that started it.
+const DIRECTORY: &str = "JOBS_SQLITE_TEST_DIRECTORY";
+
 /// One directory for the run, one file for each namespace.
-struct Files(tempfile::TempDir);
+struct Files {
+    directory: PathBuf,
+    /// Removed with the run; a child's belongs to its parent.
+    _own: Option<tempfile::TempDir>,
+}
 
 impl Files {
+    fn new() -> Self {
+        if let Some(directory) = std::env::var_os(DIRECTORY) {
+            return Self { directory: directory.into(), _own: None };
+        }
+        let own = tempfile::tempdir().expect("a temporary directory");
+        Self { directory: own.path().to_owned(), _own: Some(own) }
+    }
+
     fn path(&self, namespace: &str) -> PathBuf {
-        self.0.path().join(format!("{namespace}.db"))
+        self.directory.join(format!("{namespace}.db"))
     }
 
     fn options(&self, namespace: &str) -> Options {
@@ -46,6 +61,10 @@ const INSTANTS: &[(&str, &[&str])] = &[
 impl Fixture for Files {
     fn name(&self) -> &'static str {
         "sqlite"
+    }
+
+    fn child_environment(&self) -> Vec<(String, String)> {
+        vec![(DIRECTORY.to_owned(), self.directory.display().to_string())]
     }
 
     async fn make(&self, namespace: &str, retention: Retention) -> Arc<dyn Admin> {
@@ -123,5 +142,5 @@ impl Transaction for Callers {
 }
 
 fn main() -> ExitCode {
-    harness::run(Files(tempfile::tempdir().expect("a temporary directory")))
+    harness::run(Files::new())
 }

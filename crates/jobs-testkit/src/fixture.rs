@@ -26,6 +26,12 @@ pub trait Fixture: Send + Sync + 'static {
         true
     }
 
+    /// What a child process needs in its environment to reach the same namespaces, such as the
+    /// directory of this run.
+    fn child_environment(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// A handle on `namespace`, migrated, made on the calling runtime. Called twice with one
     /// namespace it gives two handles on one store, as two processes have.
     async fn make(&self, namespace: &str, retention: Retention) -> Arc<dyn Admin>;

@@ -3,6 +3,7 @@
 //! A driver opts in with a [`Fixture`](fixture::Fixture) and a `main` that calls
 //! [`harness::run`]; it cannot leave a case out.
 
+pub mod app;
 pub mod broken;
 pub mod cases;
 pub mod fixture;

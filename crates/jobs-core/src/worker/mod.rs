@@ -43,8 +43,10 @@
 //! - **K10** Two workers with one label are two (`k10_two_workers_of_one_label`); queues have
 //!   weights (`k10_queues_have_weights`).
 //! - **K11** The Recorder gets each finished run with its timeline (`k11_the_recorder_gets_each_run`).
-//! - **N2** An idle worker touches the store less than once a second, all queues together
-//!   (`n2_an_idle_worker_is_quiet`), and a push still wakes it (`n1_a_push_wakes_an_idle_worker`).
+//! - **N1** A push wakes an idle worker, however long its poll interval is by then
+//!   (`n1_a_push_wakes_an_idle_worker`).
+//! - **N2** An idle worker touches job data less than once a second, all queues together
+//!   (`n2_an_idle_worker_is_quiet`).
 //! - **X2** A killed worker's jobs run again within lease + 10 s
 //!   (`x2_a_killed_workers_jobs_run_again`).
 

@@ -250,4 +250,13 @@ impl Shared {
             slot.stop.cancel();
         }
     }
+
+    /// Tells a run to end and drops it: the grace period was its warning.
+    pub fn end_now(&self, run: u64) {
+        self.tell(run, Why::Shutdown);
+        if let Some(slot) = self.table.borrow_mut().slots.get_mut(&run) {
+            slot.dropped = true;
+            slot.abort.abort();
+        }
+    }
 }

@@ -15,7 +15,6 @@ use crate::worker::{
     ended::{Ended, How},
     shared::Shared,
     table::Phase,
-    verdict::Why,
 };
 
 /// How often it looks.
@@ -39,8 +38,7 @@ impl Shutdown {
         let runs = || !shared.table.borrow().in_phase(Phase::Running).is_empty();
         wait_while(runs, shared.config.grace).await;
         let running = shared.table.borrow().in_phase(Phase::Running);
-        // The clock drops them at its next tick.
-        running.into_iter().for_each(|run| shared.tell(run, Why::Shutdown));
+        running.into_iter().for_each(|run| shared.end_now(run));
         wait_while(runs, DROP).await;
         self.leave_running();
 

@@ -97,7 +97,7 @@ impl Clock {
         for slot in self.shared.table.borrow_mut().slots.values_mut() {
             let Some((why, at)) = slot.told else { continue };
             let after = if why == Why::LeaseLost { DROP_AFTER.0 } else { DROP_AFTER.1 };
-            if !slot.dropped && (now >= at + after || why == Why::Shutdown) {
+            if !slot.dropped && now >= at + after {
                 slot.dropped = true;
                 slot.abort.abort();
             }

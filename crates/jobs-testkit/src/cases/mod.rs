@@ -33,6 +33,7 @@ pub mod worker;
 pub mod worker_ends;
 mod worker_help;
 pub mod worker_lease;
+pub mod worker_process;
 pub mod worker_shutdown;
 
 /// One case of the suite.
@@ -88,6 +89,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         worker::CASES,
         worker_ends::CASES,
         worker_lease::CASES,
+        worker_process::CASES,
         worker_shutdown::CASES,
     ]
     .into_iter()

@@ -11,7 +11,7 @@ use std::{
 use jobs_core::{
     OutcomeKind, State,
     queue::Lease,
-    worker::{Context, Failure},
+    worker::{Context, Failure, Handler},
 };
 use tokio::time::sleep;
 
@@ -43,42 +43,35 @@ impl Drop for OnDrop {
     }
 }
 
-/// Its first run waits for the token and then for ever, its second succeeds.
-fn deaf_once(
-    tally: &Tally,
-) -> (
-    Arc<AtomicBool>,
-    Arc<AtomicBool>,
-    impl Fn(Context, Work) -> futures::future::BoxFuture<'static, Result<(), Failure>>
-    + Send
-    + Sync
-    + use<>,
-) {
-    let (told, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (tally, tells, drops) = (tally.clone(), told.clone(), dropped.clone());
-    let handler = move |context: Context, Work(number): Work| {
-        let (tally, tells, drops) = (tally.clone(), tells.clone(), drops.clone());
-        let run: futures::future::BoxFuture<'static, Result<(), Failure>> = Box::pin(async move {
-            if tally.ran(number) == 1 {
-                let _drops = OnDrop(drops);
-                context.cancelled().await;
-                tells.store(true, Ordering::SeqCst);
-                std::future::pending::<()>().await;
-            }
-            Ok(())
-        });
-        run
-    };
-    (told, dropped, handler)
+/// A handler whose first run waits for the token and then for ever; its second succeeds.
+#[derive(Clone, Default)]
+struct DeafOnce {
+    tally: Tally,
+    told: Arc<AtomicBool>,
+    dropped: Arc<AtomicBool>,
+}
+
+impl Handler<Work> for DeafOnce {
+    type Error = Failure;
+
+    async fn run(&self, context: Context, Work(number): Work) -> Result<(), Failure> {
+        if self.tally.ran(number) == 1 {
+            let _drops = OnDrop(self.dropped.clone());
+            context.cancelled().await;
+            self.told.store(true, Ordering::SeqCst);
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
 }
 
 /// The sweep takes a running job: token, then the future is dropped; the job runs again.
 async fn k3_a_lost_lease_cancels_the_handler(kit: &Kit) {
     let store = kit.handle().await;
     let job = push(&*store, work("acme", 1)).await;
-    let tally = Tally::default();
-    let (told, dropped, handler) = deaf_once(&tally);
-    let runs = worker(store.clone()).lease(lease(4)).handle(handler).run_until_idle();
+    let handler = DeafOnce::default();
+    let DeafOnce { tally, told, dropped } = handler.clone();
+    let runs = worker(store.clone()).lease(lease(4)).handle_with::<Work>(handler).run_until_idle();
     let takes = async {
         until("it runs", || async { tally.of(1) == 1 }).await;
         let lost = || async {
@@ -101,11 +94,11 @@ async fn k3_a_lost_lease_cancels_the_handler(kit: &Kit) {
 async fn k3_an_outage_ends_runs_before_their_leases(kit: &Kit) {
     let store = kit.handle().await;
     let job = push(&*store, work("acme", 1)).await;
-    let tally = Tally::default();
-    let (told, dropped, handler) = deaf_once(&tally);
+    let handler = DeafOnce::default();
+    let DeafOnce { tally, told, dropped } = handler.clone();
     let flaky = Flaky::new(store.clone());
     let switch = flaky.switch.clone();
-    let runs = worker(flaky).lease(lease(6)).handle(handler).run_until_idle();
+    let runs = worker(flaky).lease(lease(6)).handle_with::<Work>(handler).run_until_idle();
     let cuts = async {
         until("it runs", || async { tally.of(1) == 1 }).await;
         switch.off.store(true, Ordering::SeqCst);
