@@ -1,6 +1,6 @@
 //! Multi-tenant background jobs: the contract that every store keeps, and the worker that runs on it.
 //!
-//! An application pushes jobs under a [`Grant`] and runs handlers with a [`worker`](crate::worker).
+//! An application pushes jobs under a [`Grant`] and runs handlers with a [`worker`].
 //! Storage is behind two traits, [`Queue`] and [`Admin`]; a driver crate implements both.
 //! Delivery is at least once; within a lease, a job has one holder.
 //!

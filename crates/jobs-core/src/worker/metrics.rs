@@ -2,7 +2,7 @@
 //!
 //! | metric | kind | labels | counts |
 //! |---|---|---|---|
-//! | `jobs_runs_total` | counter | `queue`, `name`, `outcome` | settled runs; `outcome` as in [`OutcomeKind`](crate::OutcomeKind), `lost` when the result was refused |
+//! | `jobs_runs_total` | counter | `queue`, `name`, `outcome` | settled runs; `outcome` as in [`OutcomeKind`], `lost` when the result was refused |
 //! | `jobs_run_seconds` | histogram | `queue`, `name` | how long handlers ran |
 //! | `jobs_leases_lost_total` | counter | `queue`, `name` | runs that lost their lease here |
 //! | `jobs_reserved_total` | counter | `queue` | deliveries |

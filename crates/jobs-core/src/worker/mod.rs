@@ -1,6 +1,6 @@
 //! The worker: reserves jobs, runs them, renews beside, settles.
 //!
-//! One file per stage: [`reserve`] decides what to ask for, `exchange` talks to the store,
+//! One file per stage: `reserve` decides what to ask for, `exchange` talks to the store,
 //! `execute` runs (and knows no storage), `verdict` turns the end of a run into an outcome,
 //! `settle` keeps it until the store took it (and knows no handler), `heartbeat` renews, `timeout`
 //! watches the clock, `sweep`, `announce`, `shutdown`. `table` is what the worker has in hand. All

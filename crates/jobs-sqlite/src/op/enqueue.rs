@@ -130,7 +130,7 @@ async fn stored(
     let rows = tx.db.all(query(include_str!("enqueue_stored.sql")).bind(wanted)).await?;
     let found = |row: &sqlx::sqlite::SqliteRow| {
         // A body without a row of its state is one just stored by this transaction.
-        let state = |at| Ok::<_, Fault>(row::state(get::<Option<i64>>(row, at)?.unwrap_or(1))?);
+        let state = |at| row::state(get::<Option<i64>>(row, at)?.unwrap_or(1));
         let job = match get::<Option<i64>>(row, 1)? {
             Some(job) => Some((job, state(2)?)),
             None => None,
