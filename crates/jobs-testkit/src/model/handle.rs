@@ -13,6 +13,7 @@ use jobs_core::{
     permit::{Cancel, Delete, Read, Retry, Tune},
     queue::{Lease, Pushed, Renewed, Reserve, Reserved, Swept, Worker},
     retention::Retention,
+    share::Sharing,
     view::{Check, Counts, JobRecord, Lanes, List, Page, WorkerView},
     wake::Watch,
 };
@@ -25,9 +26,16 @@ use crate::broken::{Fault, Gap};
 pub struct Handle {
     shared: Arc<Shared>,
     retention: Retention,
+    /// Concurrent single pushes share a step, as they share a statement in a driver (P7).
+    pushes: Arc<Pushes>,
     /// Round trips left until the connection breaks once.
     cut: Option<Arc<AtomicUsize>>,
 }
+
+type Pushes = Sharing<AuthorizedJob, Result<Pushed>>;
+
+/// Most pushes of one step.
+const SHARED: usize = 1000;
 
 /// What all handles of one namespace share.
 #[derive(Debug)]
@@ -51,11 +59,19 @@ impl Shared {
 
 impl Handle {
     pub(super) fn new(shared: Arc<Shared>, retention: Retention) -> Self {
-        Self { shared, retention, cut: None }
+        Self { shared, retention, pushes: Arc::new(Sharing::new(SHARED)), cut: None }
     }
 
     pub(super) fn cut_after(self, round_trips: usize) -> Self {
         Self { cut: Some(Arc::new(AtomicUsize::new(round_trips))), ..self }
+    }
+
+    async fn push_all(&self, jobs: Vec<AuthorizedJob>) -> Vec<Result<Pushed>> {
+        let push = |store: &mut Store| jobs.iter().map(|job| store.push(job)).collect::<Vec<_>>();
+        match self.step("enqueue", push).await {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            Err(error) => jobs.iter().map(|_| Err(error.clone())).collect(),
+        }
     }
 
     /// One round trip: a step of the store, whose answer a cut connection loses.
@@ -82,10 +98,13 @@ impl Handle {
 #[async_trait]
 impl Queue for Handle {
     async fn enqueue(&self, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
-        let push = |store: &mut Store| jobs.iter().map(|job| store.push(job)).collect::<Vec<_>>();
-        match self.step("enqueue", push).await {
-            Ok(answers) => answers.into_iter().map(Ok).collect(),
-            Err(error) => jobs.iter().map(|_| Err(error.clone())).collect(),
+        match jobs {
+            // A store that is broken on purpose breaks between two pushes, so they stay two.
+            [job] if self.shared.fault.is_none() => {
+                let push = |jobs| self.push_all(jobs);
+                vec![self.pushes.call(job.clone(), push).await]
+            }
+            _ => self.push_all(jobs.to_vec()).await,
         }
     }
 
