@@ -127,6 +127,12 @@ pub enum KeyScope {
 ///     const NAME: &'static str = "invoice.send";
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no job type",
+    label = "has no job name",
+    note = "derive Serialize and Deserialize, then \
+            `impl JobType for {Self} {{ const NAME: &'static str = \"invoice.send\"; }}`"
+)]
 pub trait JobType: Serialize + DeserializeOwned + Send + 'static {
     /// The stored name: stable, so that a renamed type still runs yesterday's jobs.
     const NAME: &'static str;
