@@ -41,7 +41,7 @@ async fn each_statement_compiles_and_seeks() {
             });
             let bounded = |alias: &&str| steps.contains(&format!("CO-ROUTINE {alias}"));
             let scans =
-                alias.is_some_and(|alias| !bounded(&alias)) && !step.contains("VIRTUAL TABLE");
+                alias.is_some_and(|alias| !bounded(alias)) && !step.contains("VIRTUAL TABLE");
             let small = sql.contains("FROM jobs_lane l")
                 || BY_LEASE.contains(&name.as_str())
                 || step.contains("USING INDEX jobs_lease")
