@@ -90,9 +90,9 @@ impl Fixture for Files {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut conn).await.expect("ages");
     }
 
-    async fn make_cut(&self, namespace: &str, after: usize) -> Option<Arc<dyn Admin>> {
+    async fn make_cut(&self, namespace: &str, after: usize) -> Arc<dyn Admin> {
         let options = self.options(namespace).cut_after(after);
-        Some(Arc::new(Sqlite::open(options).await.expect("the file opens")))
+        Arc::new(Sqlite::open(options).await.expect("the file opens"))
     }
 
     async fn begin(&self, namespace: &str) -> Option<Box<dyn Transaction>> {

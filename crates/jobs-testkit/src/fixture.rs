@@ -41,16 +41,13 @@ pub trait Fixture: Send + Sync + 'static {
     async fn age(&self, namespace: &str, by: Duration);
 
     /// A handle whose connection breaks once, after the store answered its `after`-th round trip
-    /// (counting from 1) and before the driver saw the answer. `None` when the driver has no such
-    /// hook yet; a store whose operations are one indivisible step breaks after the step.
-    async fn make_cut(&self, namespace: &str, after: usize) -> Option<Arc<dyn Admin>>;
+    /// (counting from 1) and before the driver saw the answer. A store whose operations are one
+    /// indivisible step breaks after the step.
+    async fn make_cut(&self, namespace: &str, after: usize) -> Arc<dyn Admin>;
 
     /// A transaction of the caller's own on `namespace`, to push in with the driver's `push_in`, on
     /// a pool of one connection. `None` where the store has no transactions for callers (P6).
-    async fn begin(&self, namespace: &str) -> Option<Box<dyn Transaction>> {
-        let _ = namespace;
-        None
-    }
+    async fn begin(&self, namespace: &str) -> Option<Box<dyn Transaction>>;
 
     /// Removes `namespace`. Called when its case passed; a failed case's stays for inspection.
     async fn remove(&self, namespace: &str);

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -12,7 +12,7 @@ use jobs_core::{
     Admin, Job, State,
     worker::{Context, Failure},
 };
-use tokio::time::sleep;
+use tokio::{sync::Notify, time::sleep};
 
 use super::worker_help::{
     Gate, Tally, Work, elsewhere, look, push_all, short, state, until, work, worker,
@@ -41,15 +41,22 @@ async fn nothing_lost_nothing_spent(store: &dyn Admin, jobs: &[Job], tally: &Tal
 /// Before the start, with jobs held ahead, running, returning and settling.
 async fn k8_shutdown_at_each_point(kit: &Kit) {
     let store = kit.handle().await;
-    let jobs: Vec<_> = (0..600).map(|number| work("acme", number)).collect();
+    let jobs: Vec<_> = (0..1000).map(|number| work("acme", number)).collect();
     push_all(&*store, &jobs).await;
     let tally = Tally::default();
-    let slow = Arc::new(AtomicBool::new(false));
+    // The handler itself says when enough ran: nobody who looks now and then would be in time.
+    let (enough, then_slow) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let reached = Arc::new(Notify::new());
     let new = || {
-        let (tally, slow) = (tally.clone(), slow.clone());
+        let (tally, enough, reached) = (tally.clone(), enough.clone(), reached.clone());
+        let then_slow = then_slow.clone();
         let handler = move |_: Context, Work(number): Work| {
             tally.ran(number);
-            let slow = slow.load(Ordering::SeqCst);
+            let slow = tally.runs() >= enough.load(Ordering::SeqCst);
+            if slow {
+                reached.notify_one();
+            }
+            let slow = slow && then_slow.load(Ordering::SeqCst);
             async move {
                 if slow {
                     sleep(Duration::from_millis(200)).await;
@@ -64,22 +71,20 @@ async fn k8_shutdown_at_each_point(kit: &Kit) {
     nothing_lost_nothing_spent(&*store, &jobs, &tally).await;
     // The larger ones have measured quick by then, so jobs are held; the last is slow when it is
     // stopped, so held jobs have no slot.
-    for (more, then_slow) in [(1, false), (10, false), (100, false), (130, true)] {
-        slow.store(false, Ordering::SeqCst);
-        let reached = tally.runs() + more;
-        let stop = async {
-            until("some ran", || async { tally.runs() >= reached }).await;
-            slow.store(then_slow, Ordering::SeqCst);
-        };
-        let ended = new().run_until(stop).await.expect("it starts");
+    for (more, slow) in [(1, false), (10, false), (100, false), (130, true)] {
+        enough.store(tally.runs() + more, Ordering::SeqCst);
+        then_slow.store(slow, Ordering::SeqCst);
+        let ended = new().run_until(reached.notified()).await.expect("it starts");
         assert_eq!((ended.exit_code(), ended.left, ended.stuck), (0, 0, 0));
         let done = nothing_lost_nothing_spent(&*store, &jobs, &tally).await;
         assert_eq!(done, tally.runs(), "what ran is done");
+        // One that ran after the stop said it again: the next round must not hear it.
+        let _ = tokio::time::timeout(Duration::ZERO, reached.notified()).await;
     }
-    slow.store(false, Ordering::SeqCst);
+    then_slow.store(false, Ordering::SeqCst);
     let ended = new().run_until_idle().await.expect("it starts");
     assert_eq!(ended.exit_code(), 0);
-    assert_eq!(nothing_lost_nothing_spent(&*store, &jobs, &tally).await, 600);
+    assert_eq!(nothing_lost_nothing_spent(&*store, &jobs, &tally).await, 1000);
 }
 
 /// The handler finishes within the grace period, three leases after the stop.

@@ -42,7 +42,7 @@ pub use handle::Handle;
 
 use crate::{
     broken::{Fault, lies::Liar},
-    fixture::Fixture,
+    fixture::{Fixture, Transaction},
 };
 use handle::Shared;
 
@@ -94,9 +94,13 @@ impl Fixture for Model {
         self.namespace(namespace).store().clock.age(by);
     }
 
-    async fn make_cut(&self, namespace: &str, after: usize) -> Option<Arc<dyn Admin>> {
+    async fn make_cut(&self, namespace: &str, after: usize) -> Arc<dyn Admin> {
         let handle = Handle::new(self.namespace(namespace), Retention::default());
-        Some(Arc::new(handle.cut_after(after)))
+        Arc::new(handle.cut_after(after))
+    }
+
+    async fn begin(&self, _: &str) -> Option<Box<dyn Transaction>> {
+        None
     }
 
     async fn remove(&self, namespace: &str) {
