@@ -31,7 +31,8 @@
 //! - **K7** Registering a name twice panics, no handlers are refused
 //!   (`k7_registration_is_checked`).
 //! - **K8** Shutdown: before the start, with jobs held, running, returning and settling, nothing is
-//!   lost and nothing spent that was not run (`k8_shutdown_at_each_point`); leases outlive a drain
+//!   lost and nothing spent that was not run (`k8_shutdown_at_each_point`,
+//!   `k8_a_settlement_under_way_counts`, `k8_a_settlement_whose_reply_is_lost_counts`); leases outlive a drain
 //!   longer than they are (`k8_a_drain_longer_than_a_lease`); what ignores the grace is given back
 //!   unspent where it can be dropped and left where it can not
 //!   (`k8_what_ignores_the_grace`); SIGTERM drains and exits 0 (`k8_sigterm_drains_a_process`),

@@ -34,6 +34,7 @@ pub mod worker_ends;
 mod worker_help;
 pub mod worker_lease;
 pub mod worker_process;
+pub mod worker_settling;
 pub mod worker_shutdown;
 
 /// One case of the suite.
@@ -90,6 +91,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         worker_ends::CASES,
         worker_lease::CASES,
         worker_process::CASES,
+        worker_settling::CASES,
         worker_shutdown::CASES,
     ]
     .into_iter()
