@@ -41,13 +41,13 @@ async fn worker_process() {
 }
 
 fn start(path: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+    Command::new(std::env::current_exe().expect("this test has a file"))
         .args(["--exact", "worker_process", "--nocapture"])
         .env(FILE, path)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap()
+        .expect("a process starts")
 }
 
 #[tokio::test]
