@@ -14,7 +14,8 @@ use crate::{
 /// What a driver implements for operators. [`AdminExt`](crate::AdminExt) adds the words they use.
 ///
 /// Each verb names its one winner and answers the state otherwise; a foreign id is answered as an
-/// unknown one, by the same statement.
+/// unknown one, by the same statement. A long list of jobs is done in parts: after an error some are
+/// done, and asking again is safe.
 #[async_trait]
 pub trait Admin: Queue {
     /// One job with its attempts, holder and last renewal; `None` when unknown or foreign.
@@ -25,9 +26,10 @@ pub trait Admin: Queue {
 
     /// A page of jobs, newest id first.
     ///
-    /// - **A2** Looks at no more than 1,000 rows or 250 ms, and says in
+    /// - **A2** Looks at no more than 1,000 rows or 250 ms, however many lanes there are, and says in
     ///   [`Page::complete`](crate::view::Page::complete) when that ended the page
-    ///   (`a2_a_page_has_a_budget`); filters combine (`a2_filters_combine`).
+    ///   (`a2_a_page_has_a_budget`, `a2_many_lanes_cost_a_page_nothing`); filters combine
+    ///   (`a2_filters_combine`).
     /// - **A2** A job that matches during the whole walk appears exactly once, whatever else is
     ///   pushed and settled meanwhile (`a2_a_walk_sees_each_job_once`).
     async fn list(&self, permit: &Permit<Read>, list: &List) -> Result<Page>;
@@ -37,6 +39,8 @@ pub trait Admin: Queue {
     /// - **A1** `waiting` counts an expired lease even with no worker alive and a future job not;
     ///   `running` is of the same reading (`a1_waiting_and_running`); `oldest` is how long the
     ///   longest-waiting has been due, zero when none (`a1_oldest`).
+    /// - **A1** Lanes without live jobs or settings are not counted and hide no other
+    ///   (`a1_idle_lanes_hide_no_waiting_one`).
     /// - **A2** Exact to 10,000, then says so (`a2_counts_are_capped`).
     /// - **A2** Finished and failed per minute of the last hour (`a2_minutes`).
     async fn counts(&self, permit: &Permit<Read>, lanes: &Lanes) -> Result<Counts>;
@@ -59,6 +63,9 @@ pub trait Admin: Queue {
     ///
     /// - **A3** Anything but running under a valid lease; frees the key
     ///   (`a3_delete_frees_everything`).
+    ///
+    /// Nothing is kept of it in the store, who deleted it included: a driver says that in an event
+    /// of `tracing`, level info, with tenant, id and who.
     async fn delete(&self, permit: &Permit<Delete>, jobs: &[JobRef]) -> Result<Vec<Deleted>>;
 
     /// Changes the settings of a lane, or of all lanes of the queue with `tenant: None`.
@@ -67,7 +74,7 @@ pub trait Admin: Queue {
     ///   (`a6_a_pause_ends`); leases in a paused lane are swept as anywhere
     ///   (`a6_a_paused_lane_is_swept`); a queue's pause covers tenants that come later
     ///   (`a6_a_queues_pause_covers_newcomers`). Out of bounds nothing changes
-    ///   (`a6_settings_have_bounds`).
+    ///   (`a6_settings_have_bounds`). A resume of a lane that nobody knows makes none.
     async fn set_lane(
         &self,
         permit: &Permit<Tune>,
@@ -137,6 +144,23 @@ pub struct LaneChange {
     pub weight: Option<u32>,
     /// Whether reserve takes from it.
     pub pause: Option<Pause>,
+}
+
+impl LaneChange {
+    /// The verb on record for it: `pause`, `resume` or `weigh`; `None` when it changes nothing.
+    pub fn verb(&self) -> Option<&'static str> {
+        match (self.pause, self.weight) {
+            (Some(Pause::Off), _) => Some("resume"),
+            (Some(_), _) => Some("pause"),
+            (None, Some(_)) => Some("weigh"),
+            (None, None) => None,
+        }
+    }
+
+    /// Does it set anything, rather than lift it? Only that makes a lane of which nobody knows.
+    pub fn sets(&self) -> bool {
+        self.weight.is_some() || matches!(self.pause, Some(Pause::On | Pause::For(_)))
+    }
 }
 
 /// Whether reserve takes from a lane.

@@ -177,7 +177,8 @@ pub trait AdminExt: Admin {
         }
     }
 
-    /// How many jobs of `queue` wait, over the tenants in scope.
+    /// How many jobs of `queue` wait, over the tenants in scope; "or more" beyond
+    /// [`COUNTED_LANES`](crate::view::COUNTED_LANES) lanes.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -188,7 +189,9 @@ pub trait AdminExt: Admin {
         Ok(Count { number, or_more })
     }
 
-    /// How long the longest-waiting job of `queue` has been due; zero when none waits.
+    /// How long the longest-waiting job of `queue` has been due; zero when none waits. Where jobs
+    /// wait in more than [`COUNTED_LANES`](crate::view::COUNTED_LANES) lanes it is a lower bound, of
+    /// that many of them: never more than the truth, and never zero while one waits.
     ///
     /// # Errors
     /// [`AdminError`].

@@ -80,10 +80,10 @@ pub struct Attempt {
     pub cause: Option<Cause>,
 }
 
-/// Who changed a job by hand.
+/// Who changed a job or a lane's settings by hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerbRecord {
-    /// `retry` or `cancel`.
+    /// Of a job `retry` or `cancel`; of a lane `pause`, `resume` or `weigh`.
     pub verb: String,
     /// Who.
     pub by: String,
@@ -191,15 +191,19 @@ pub struct Lanes {
 /// Most lanes that are counted one by one.
 pub const COUNTED_LANES: usize = 1000;
 
+/// Most rows of counts by minute: an hour of that many lanes.
+pub const COUNTED_MINUTES: usize = 60 * COUNTED_LANES;
+
 /// The counts of some lanes, in one reading.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Lane by lane, ordered by queue and tenant, at most [`COUNTED_LANES`].
+    /// The lanes that have live jobs or settings of their own, ordered by queue and tenant, at most
+    /// [`COUNTED_LANES`]; those where a job waits come before others when there are more.
     pub lanes: Vec<LaneCounts>,
-    /// Are these all lanes?
+    /// Are these all of them?
     pub complete: bool,
     /// What finished and failed, minute by minute, the last hour, oldest first; minutes in which
-    /// nothing ended are left out.
+    /// nothing ended are left out, and so are the oldest beyond [`COUNTED_MINUTES`] rows.
     pub minutes: Vec<Minute>,
 }
 
@@ -231,11 +235,13 @@ pub struct LaneSettings {
     pub weight: u32,
     /// Paused until then; far in the future when without a deadline.
     pub paused_until: Option<Timestamp>,
+    /// The last change of them, the lane's own or its queue's, whichever is newer.
+    pub changed: Option<VerbRecord>,
 }
 
 impl Default for LaneSettings {
     fn default() -> Self {
-        Self { weight: 1, paused_until: None }
+        Self { weight: 1, paused_until: None, changed: None }
     }
 }
 

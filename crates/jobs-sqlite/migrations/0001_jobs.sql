@@ -10,6 +10,7 @@ CREATE TABLE jobs_meta (
 ) STRICT;
 INSERT INTO jobs_meta VALUES (1, 0);
 
+-- `changed` is the verb that last changed the settings, of a queue or of one of its lanes.
 -- `vt` is the virtual now of fair queueing, `wake` counts group commits that brought work,
 -- `done` counts what retention by number looks at.
 CREATE TABLE jobs_queue (
@@ -18,6 +19,9 @@ CREATE TABLE jobs_queue (
   vt INTEGER NOT NULL DEFAULT 0,
   weight INTEGER,
   paused_until INTEGER,
+  changed TEXT,
+  changed_by TEXT,
+  changed_at INTEGER,
   wake INTEGER NOT NULL DEFAULT 0,
   done INTEGER NOT NULL DEFAULT 0
 ) STRICT;
@@ -28,9 +32,13 @@ CREATE TABLE jobs_lane (
   tenant TEXT NOT NULL,
   weight INTEGER,
   paused_until INTEGER,
+  changed TEXT,
+  changed_by TEXT,
+  changed_at INTEGER,
   UNIQUE (queue, tenant)
 ) STRICT;
 CREATE INDEX jobs_lane_tenant ON jobs_lane (tenant);
+CREATE INDEX jobs_lane_changed ON jobs_lane (queue) WHERE changed_at IS NOT NULL;
 CREATE INDEX jobs_lane_paused ON jobs_lane (queue, paused_until) WHERE paused_until IS NOT NULL;
 
 -- One name of one lane. `ring`: 0 idle, 1 may have ready jobs, 2 paused.
@@ -78,10 +86,12 @@ CREATE TABLE jobs_live (
 CREATE INDEX jobs_ready ON jobs_live (sublane, rank, run_at, id) WHERE state = 1;
 CREATE INDEX jobs_lease ON jobs_live (lease_until) WHERE state = 2;
 CREATE INDEX jobs_due ON jobs_live (queue, run_at) WHERE state = 0;
--- Lists walk these newest id first. Running jobs are few and found by their lease.
+-- Lists of the cold states walk these newest id first, a tenant's by lane, an operator's by queue.
+-- The hot ones walk the bodies, which cost one entry a job instead of one a state.
 CREATE INDEX jobs_list_scheduled ON jobs_live (lane, id) WHERE state = 0;
-CREATE INDEX jobs_list_ready ON jobs_live (lane, id) WHERE state = 1;
 CREATE INDEX jobs_list_parked ON jobs_live (lane, id) WHERE state = 3;
+CREATE INDEX jobs_all_scheduled ON jobs_live (queue, id) WHERE state = 0;
+CREATE INDEX jobs_all_parked ON jobs_live (queue, id) WHERE state = 3;
 
 -- What was pushed. Its row is the job's identity and lives as long as the job is stored at all,
 -- stubs included.
@@ -104,6 +114,7 @@ CREATE TABLE jobs_body (
   UNIQUE (tenant, id)
 ) STRICT;
 CREATE INDEX jobs_body_id ON jobs_body (id, tenant);
+CREATE INDEX jobs_body_queue ON jobs_body (queue, id, tenant);
 
 CREATE TABLE jobs_key (
   tenant TEXT NOT NULL,
@@ -138,7 +149,8 @@ CREATE TABLE jobs_done (
 ) STRICT;
 CREATE INDEX jobs_done_age ON jobs_done (queue, ended_at) WHERE state = 4 AND stub = 0;
 CREATE INDEX jobs_cancelled_age ON jobs_done (ended_at) WHERE state = 5 AND stub = 0;
-CREATE INDEX jobs_list_done ON jobs_done (lane, state, id) WHERE stub = 0;
+CREATE INDEX jobs_list_cancelled ON jobs_done (lane, id) WHERE state = 5 AND stub = 0;
+CREATE INDEX jobs_all_cancelled ON jobs_done (queue, id) WHERE state = 5 AND stub = 0;
 CREATE INDEX jobs_stub ON jobs_done (ended_at) WHERE stub = 1;
 
 -- Attempts that ended, but for the last one of a done job.

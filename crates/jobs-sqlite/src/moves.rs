@@ -125,7 +125,10 @@ impl Moves {
             Outcome::Cancelled { .. } => Event::SettleCancelled,
         };
         let Step::To(state) = step(run.state, event, run.facts(now)) else { return None };
-        self.count(run.lane, kind);
+        // What an operator cancelled did not fail, however its holder put it.
+        if state != State::Cancelled {
+            self.count(run.lane, kind);
+        }
         if state == State::Done {
             self.ends.push((run.job, state as i64, Some(outcome_number(kind))));
             *self.done.entry(run.queue).or_default() += 1;

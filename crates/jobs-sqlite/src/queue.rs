@@ -14,6 +14,10 @@ use jobs_core::{
 
 use crate::{Sqlite, op};
 
+/// Jobs of one transaction, so that a long list lets others in between. After a failure the parts
+/// before it are done; each verb answers its repetition.
+const PART: usize = 500;
+
 #[async_trait]
 impl Queue for Sqlite {
     async fn enqueue(&self, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
@@ -25,11 +29,19 @@ impl Queue for Sqlite {
     }
 
     async fn renew(&self, lease: Lease, claims: &[Claim]) -> Result<Vec<Renewed>> {
-        op::renew::all(&self.writer, lease, claims).await
+        let mut answers = Vec::with_capacity(claims.len());
+        for part in claims.chunks(PART) {
+            answers.extend(op::renew::all(&self.writer, lease, part).await?);
+        }
+        Ok(answers)
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
-        op::settle::all(&self.writer, settlements).await
+        let mut answers = Vec::with_capacity(settlements.len());
+        for part in settlements.chunks(PART) {
+            answers.extend(op::settle::all(&self.writer, part).await?);
+        }
+        Ok(answers)
     }
 
     async fn settle_and_reserve(
@@ -73,15 +85,32 @@ impl Admin for Sqlite {
     }
 
     async fn retry(&self, permit: &Permit<Retry>, jobs: &[JobRef]) -> Result<Vec<Retried>> {
-        self.writer.call(op::retry::RetryJobs::new(permit, jobs)).await
+        let mut answers = Vec::with_capacity(jobs.len());
+        for part in jobs.chunks(PART) {
+            answers.extend(self.writer.call(op::retry::RetryJobs::new(permit, part)).await?);
+        }
+        Ok(answers)
     }
 
     async fn cancel(&self, permit: &Permit<Cancel>, jobs: &[JobRef]) -> Result<Vec<Cancelled>> {
-        self.writer.call(op::cancel::CancelJobs::new(permit, jobs)).await
+        let mut answers = Vec::with_capacity(jobs.len());
+        for part in jobs.chunks(PART) {
+            answers.extend(self.writer.call(op::cancel::CancelJobs::new(permit, part)).await?);
+        }
+        Ok(answers)
     }
 
     async fn delete(&self, permit: &Permit<Delete>, jobs: &[JobRef]) -> Result<Vec<Deleted>> {
-        self.writer.call(op::delete::DeleteJobs::new(permit, jobs)).await
+        let mut answers = Vec::with_capacity(jobs.len());
+        for part in jobs.chunks(PART) {
+            let deleted = self.writer.call(op::delete::DeleteJobs::new(permit, part)).await?;
+            for (job, _) in part.iter().zip(&deleted).filter(|(_, was)| **was == Deleted::Deleted) {
+                // With the job went its record, so this is the only one of who did it (G6).
+                tracing::info!(by = permit.by(), tenant = job.tenant, id = %job.id, "a job is deleted");
+            }
+            answers.extend(deleted);
+        }
+        Ok(answers)
     }
 
     async fn set_lane(

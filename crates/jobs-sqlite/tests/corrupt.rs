@@ -44,6 +44,6 @@ async fn a_row_that_cannot_be_read_never_stops_the_rest() {
         store.sweep().await.unwrap();
         let read = grant_without_user("suite", "jobs.read", "acme").unwrap();
         let page = store.list(&read.permit().unwrap(), &List::default()).await;
-        assert!(page.is_ok_and(|page| page.jobs.len() >= 9) || number == 4, "{damage}");
+        assert!(page.is_ok_and(|page| page.jobs.len() >= 9), "{damage}");
     }
 }

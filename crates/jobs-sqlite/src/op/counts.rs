@@ -6,9 +6,12 @@ use async_trait::async_trait;
 use jobs_core::{
     Permit, permit,
     time::from_millis,
-    view::{COUNTED, COUNTED_LANES, Count, Counts, LaneCounts, LaneSettings, Lanes, Minute},
+    view::{
+        COUNTED, COUNTED_LANES, COUNTED_MINUTES, Count, Counts, LaneCounts, LaneSettings, Lanes,
+        Minute, VerbRecord,
+    },
 };
-use sqlx::query;
+use sqlx::{query, sqlite::SqliteRow};
 
 use crate::{
     error::Fault,
@@ -19,6 +22,8 @@ use crate::{
 
 /// How far back counts by minute go.
 const HOUR: i64 = 3_600_000;
+/// Most lanes with jobs of one state among which those to be counted are chosen.
+const CHOSEN_AMONG: i64 = 20 * COUNTED_LANES as i64;
 
 /// Counts lanes in scope.
 pub(crate) struct Counter {
@@ -69,11 +74,12 @@ impl Counter {
             (tally.scheduled, tally.parked) = (get(&row, 1)?, get(&row, 2)?);
         }
         let due = query(include_str!("counts_due.sql")).bind(reading.now);
-        for row in reading.db.all(due.bind(10 * COUNTED as i64)).await? {
+        let due = due.bind(10 * COUNTED as i64).bind(&self.queue);
+        for row in reading.db.all(due).await? {
             if let Some(tally) = tallies.get_mut(&get(&row, 0)?) {
                 let jobs: i64 = get(&row, 1)?;
                 tally.due(jobs, get(&row, 2)?);
-                tally.scheduled = (tally.scheduled - jobs).max(0);
+                tally.scheduled = tally.scheduled.saturating_sub(jobs).max(0);
             }
         }
         let running = query(include_str!("counts_running.sql")).bind(reading.now);
@@ -87,8 +93,16 @@ impl Counter {
     }
 
     async fn minutes(&self, reading: &mut Reading<'_>) -> Result<Vec<Minute>, Fault> {
-        let minutes = query(include_str!("counts_minutes.sql")).bind(reading.now - HOUR);
-        let minutes = minutes.bind(self.queue.clone()).bind(self.tenant.clone());
+        let since = reading.now - HOUR;
+        let sql = match self.tenant {
+            Some(_) => include_str!("counts_minutes_tenant.sql"),
+            None => include_str!("counts_minutes.sql"),
+        };
+        let minutes = query(sql).bind(since).bind(&self.queue).bind(COUNTED_MINUTES as i64);
+        let minutes = match &self.tenant {
+            Some(tenant) => minutes.bind(tenant).bind(reading.now),
+            None => minutes,
+        };
         let rows = reading.db.all(minutes).await?;
         let minute = |row| {
             Ok(Minute {
@@ -112,8 +126,17 @@ impl Read for Counter {
         if self.outside {
             return Ok(Counts { complete: true, ..Counts::default() });
         }
-        let lanes = query(include_str!("counts_lanes.sql")).bind(self.queue.clone());
-        let lanes = lanes.bind(self.tenant.clone()).bind(COUNTED_LANES as i64 + 1);
+        let most = COUNTED_LANES as i64 + 1;
+        let lanes = match &self.tenant {
+            Some(tenant) => {
+                let lanes = query(include_str!("counts_tenant.sql")).bind(&self.queue);
+                lanes.bind(tenant).bind(most)
+            }
+            None => {
+                let lanes = query(include_str!("counts_lanes.sql")).bind(&self.queue);
+                lanes.bind(reading.now).bind(most).bind(CHOSEN_AMONG)
+            }
+        };
         let rows = reading.db.all(lanes).await?;
         let complete = rows.len() <= COUNTED_LANES;
         let rows = &rows[..rows.len().min(COUNTED_LANES)];
@@ -123,7 +146,7 @@ impl Read for Counter {
         let capped = |count: i64| Count::capped(count.unsigned_abs());
         for row in rows {
             let Some(tally) = tallies.get(&get(row, 0)?) else { continue };
-            let since = tally.oldest.map_or(0, |due| (reading.now - due).max(0));
+            let since = tally.oldest.map_or(0, |due| reading.now.saturating_sub(due).max(0));
             let paused: i64 = get(row, 4)?;
             lanes.push(LaneCounts {
                 queue: get(row, 1)?,
@@ -136,9 +159,22 @@ impl Read for Counter {
                 settings: LaneSettings {
                     weight: small(get(row, 3)?),
                     paused_until: (paused > reading.now).then(|| from_millis(paused)),
+                    changed: changed(row)?,
                 },
             });
         }
+        lanes.sort_by(|a, b| (&a.queue, &a.tenant).cmp(&(&b.queue, &b.tenant)));
         Ok(Counts { lanes, complete, minutes: self.minutes(reading).await? })
     }
+}
+
+/// The newer of the lane's last change and its queue's.
+fn changed(row: &SqliteRow) -> Result<Option<VerbRecord>, Fault> {
+    let change = |at| {
+        let (verb, by) = (get::<Option<String>>(row, at)?, get::<Option<String>>(row, at + 1)?);
+        let when = get::<Option<i64>>(row, at + 2)?;
+        Ok::<_, Fault>(verb.zip(when).map(|(verb, at)| (at, verb, by.unwrap_or_default())))
+    };
+    let newest = [change(8)?, change(5)?].into_iter().flatten().max_by_key(|(at, ..)| *at);
+    Ok(newest.map(|(at, verb, by)| VerbRecord { verb, by, at: from_millis(at) }))
 }

@@ -1,8 +1,9 @@
--- What ended, minute by minute. ?1 the oldest minute, ?2 queue or null, ?3 tenant or null.
--- Returns queue, tenant, minute, finished, failed.
+-- What ended, minute by minute, of all tenants. ?1 the oldest minute, ?2 queue's name or null,
+-- ?3 most rows looked at, the newest. Returns queue, tenant, minute, finished, failed.
 SELECT q.name, l.tenant, m.at, m.finished, m.failed
-FROM jobs_minute m
+FROM (SELECT at, lane, finished, failed FROM jobs_minute
+  WHERE at >= ?1 ORDER BY at DESC, lane DESC LIMIT ?3) m
 CROSS JOIN jobs_lane l ON l.lane = m.lane
 CROSS JOIN jobs_queue q ON q.queue = l.queue
-WHERE m.at >= ?1 AND (?2 IS NULL OR q.name = ?2) AND (?3 IS NULL OR l.tenant = ?3)
+WHERE ?2 IS NULL OR q.name = ?2
 ORDER BY m.at, q.name, l.tenant

@@ -1,5 +1,5 @@
--- Scheduled and parked jobs of lanes, each counted to 10,001, and those due but not promoted.
--- ?1 lanes, a JSON array, ?2 now. Returns lane, scheduled, parked.
+-- Scheduled and parked jobs of lanes, each counted to 10,001; those due but not promoted are among
+-- the scheduled. ?1 lanes, a JSON array. Returns lane, scheduled, parked.
 SELECT n.value,
   (SELECT count(*) FROM (SELECT 1 FROM jobs_live x
     WHERE x.lane = n.value AND x.state = 0 LIMIT 10001)),

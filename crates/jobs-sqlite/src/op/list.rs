@@ -1,6 +1,20 @@
-//! List (A2): the newest 1,000 rows of an index at most, then the filters, then the page.
+//! List (A2): newest id first along an index, chunk by chunk, until the page is full, the rows end,
+//! or 1,000 rows or 250 ms are spent. Every row read counts, stubs and those the filters drop too.
+//!
+//! Which index: the cold states (scheduled, parked, cancelled) have their own, by queue for
+//! operators and by lane for a tenant, whose lanes are as few as queues. All else walks the bodies,
+//! of one tenant, of one queue or of all, and filters the state; few running or ready jobs are taken
+//! from the index that reserve and sweep have anyway.
+//!
+//! Rejected: indexes of ready and done jobs by lane, which cost every job two entries more and two
+//! removals, and an operator's page a read of every lane (3 s at 1,000 lanes). Rejected: (tenant,
+//! queue, id), one entry a push for what the walk of a tenant answers within its budget.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use jobs_core::{
@@ -11,7 +25,6 @@ use jobs_core::{
 use sqlx::{AssertSqlSafe, query, sqlite::SqliteRow};
 
 use crate::{
-    db::Statement,
     error::Fault,
     reader::{Read, Reading},
     row::{self, get, small},
@@ -20,24 +33,30 @@ use crate::{
 
 /// Most rows that one page looks at.
 const LOOKED_AT: usize = 1000;
+/// Longest that one page looks, judged between two chunks.
+const LOOKED_FOR: Duration = Duration::from_millis(250);
+/// Rows of one chunk.
+const CHUNK: usize = 250;
+/// Running or ready jobs that are looked at all together.
+const FEW: usize = 500;
 /// How many columns a view has.
 pub(super) const VIEW: usize = 20;
 /// Greater than every id.
 const NEWEST: [u8; 17] = [0xff; 17];
 
-static SHELVES: LazyLock<[Arc<str>; 6]> = LazyLock::new(|| {
+/// The statements of the cold states, by lane and by queue.
+static SHELVES: LazyLock<[[Arc<str>; 2]; 6]> = LazyLock::new(|| {
     State::ALL.map(|state| {
-        let number = state as i64;
-        if state == State::Running {
-            return include_str!("list_running.sql").into();
-        }
-        let (table, predicate) = match state.is_live() {
-            true => ("jobs_live", format!("s.state = {number}")),
-            false => ("jobs_done", format!("s.state = {number} AND s.stub = 0")),
-        };
-        let body = include_str!("list_shelf.sql").lines().filter(|line| !line.starts_with("--"));
-        let body = body.collect::<Vec<_>>().join("\n");
-        body.replace("TABLE", table).replace("STATE", &predicate).into()
+        ["lane", "queue"].map(|place| {
+            let (table, stub) = match state.is_live() {
+                true => ("jobs_live", ""),
+                false => ("jobs_done", " AND stub = 0"),
+            };
+            let body = include_str!("list_shelf.sql").lines().filter(|at| !at.starts_with("--"));
+            let body = body.collect::<Vec<_>>().join("\n").replace("TABLE", table);
+            let body = body.replace("STATE", &format!("state = {}{stub}", state as i64));
+            body.replace("PLACE", place).into()
+        })
     })
 });
 
@@ -49,7 +68,95 @@ pub(crate) struct Lister {
     outside: bool,
 }
 
-type Seen = (JobId, String, i64);
+/// A row looked at. Neither id nor tenant is trusted to be one: a damaged row is stepped over.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Seen {
+    id: Vec<u8>,
+    tenant: String,
+    job: i64,
+}
+
+/// Where the rows come from.
+enum Walk {
+    /// Few enough to have been read already.
+    Few(Vec<Seen>),
+    All,
+    Tenant(String),
+    Queue(String),
+    /// A cold state's statement and its lanes or queues.
+    Shelf(Arc<str>, Vec<i64>),
+}
+
+fn seen(row: &SqliteRow) -> Result<Seen, Fault> {
+    let id = get::<Option<Vec<u8>>>(row, 1).ok().flatten().unwrap_or_default();
+    // A tenant that is no text sorts before all others of its id, so the walk goes on after it.
+    let tenant = get::<Option<String>>(row, 2).ok().flatten().unwrap_or_default();
+    Ok(Seen { id, tenant, job: get(row, 0)? })
+}
+
+impl Seen {
+    /// As a cursor that can be told, even where the row is damaged.
+    fn cursor(&self) -> Cursor {
+        let mut id = [0; 16];
+        id.iter_mut().zip(&self.id).for_each(|(to, from)| *to = *from);
+        let legal = jobs_core::names::is_tenant(&self.tenant);
+        let tenant = if legal { self.tenant.clone() } else { "0".to_owned() };
+        Cursor(JobRef { tenant, id: JobId(uuid::Uuid::from_bytes(id)) })
+    }
+}
+
+impl Walk {
+    /// The next rows after `from`, about `most`, and whether these are the last.
+    async fn step(
+        &self,
+        reading: &mut Reading<'_>,
+        from: &Seen,
+        most: usize,
+    ) -> Result<(Vec<Seen>, bool), Fault> {
+        let (sql, of) = match self {
+            Self::Few(rows) => {
+                let after =
+                    rows.iter().filter(|row| (&row.id, &row.tenant) < (&from.id, &from.tenant));
+                return Ok((after.cloned().collect(), true));
+            }
+            Self::Shelf(sql, places) => return shelf(reading, sql, places, from, most).await,
+            Self::All => (include_str!("list_all.sql"), None),
+            Self::Tenant(tenant) => (include_str!("list_tenant.sql"), Some(tenant)),
+            Self::Queue(queue) => (include_str!("list_queue.sql"), Some(queue)),
+        };
+        // One more, to know whether these are the last.
+        let walk = query(sql).bind(&from.id).bind(&from.tenant).bind(most as i64 + 1);
+        let walk = if let Some(of) = of { walk.bind(of) } else { walk };
+        let rows = reading.db.all(walk).await?;
+        let last = rows.len() <= most;
+        Ok((rows.iter().take(most).map(seen).collect::<Result<_, Fault>>()?, last))
+    }
+}
+
+/// The newest of several lanes or queues. Each gives its share of the chunk; what is older than the
+/// end of a full share is left for the next chunk, because rows of that share may lie before it.
+async fn shelf(
+    reading: &mut Reading<'_>,
+    sql: &Arc<str>,
+    places: &[i64],
+    from: &Seen,
+    most: usize,
+) -> Result<(Vec<Seen>, bool), Fault> {
+    let share = (most / places.len().max(1)).max(1);
+    let look = query(AssertSqlSafe(sql.clone())).bind(&from.id).bind(&from.tenant);
+    let rows = reading.db.all(look.bind(share as i64).bind(json(places))).await?;
+    let mut all = rows.iter().map(seen).collect::<Result<Vec<_>, Fault>>()?;
+    let mut ends = HashMap::<i64, (usize, &[u8])>::new();
+    for (row, seen) in rows.iter().zip(&all) {
+        let (count, end) = ends.entry(get(row, 3)?).or_default();
+        *count += usize::from(seen.id < from.id);
+        *end = &seen.id;
+    }
+    let full = ends.values().filter(|(count, _)| *count >= share).map(|(_, end)| *end);
+    let Some(end) = full.max().map(<[u8]>::to_vec) else { return Ok((all, true)) };
+    all.retain(|seen| seen.id >= end);
+    Ok((all, false))
+}
 
 impl Lister {
     pub fn new(permit: &Permit<permit::Read>, list: &List) -> Self {
@@ -58,53 +165,100 @@ impl Lister {
         Self { list: list.clone(), tenant, outside }
     }
 
-    /// The newest rows after the cursor, one more than may be looked at.
-    async fn look(&self, reading: &mut Reading<'_>) -> Result<Vec<Seen>, Fault> {
-        let (id, than) = match &self.list.after {
-            Some(Cursor(job)) => (job.id.0.as_bytes().to_vec(), job.tenant.clone()),
-            None => (NEWEST.to_vec(), String::new()),
-        };
-        let bind = |sql: Statement<'static>| {
-            sql.bind(id.clone())
-                .bind(than.clone())
-                .bind(LOOKED_AT as i64 + 1)
-                .bind(self.tenant.clone())
-        };
-        let rows = match (self.list.state, &self.list.queue) {
-            (None, None) if self.tenant.is_none() => {
-                let all = query(include_str!("list_all.sql")).bind(&id).bind(&than);
-                reading.db.all(all.bind(LOOKED_AT as i64 + 1)).await?
+    /// Chooses the index, and says how many rows choosing it has looked at.
+    async fn walk(&self, reading: &mut Reading<'_>) -> Result<(Walk, usize), Fault> {
+        let (mut looked_at, list) = (0, &self.list);
+        match list.state {
+            Some(state @ (State::Scheduled | State::Parked | State::Cancelled)) => {
+                let [by_lane, by_queue] = &SHELVES[state as usize];
+                let (sql, places) = match &self.tenant {
+                    Some(tenant) => (
+                        by_lane,
+                        query(include_str!("list_lanes.sql")).bind(&list.queue).bind(tenant),
+                    ),
+                    None => (by_queue, query(include_str!("list_queues.sql")).bind(&list.queue)),
+                };
+                let places = reading.db.all(places).await?;
+                let places = places.iter().map(|row| get(row, 0)).collect::<Result<_, Fault>>()?;
+                return Ok((Walk::Shelf(sql.clone(), places), 0));
             }
-            (None, None) => reading.db.all(bind(query(include_str!("list_tenant.sql")))).await?,
-            (state, queue) => {
-                let states = State::ALL.into_iter().filter(|s| state.is_none_or(|one| one == *s));
-                let mut rows = Vec::new();
-                for state in states {
-                    let sql = AssertSqlSafe(SHELVES[state as usize].clone());
-                    rows.extend(reading.db.all(bind(query(sql)).bind(queue.clone())).await?);
+            Some(state @ (State::Running | State::Ready)) => {
+                let few = match state {
+                    State::Running => include_str!("list_few_running.sql"),
+                    _ => include_str!("list_few_ready.sql"),
+                };
+                let rows = reading.db.all(query(few).bind(FEW as i64 + 1)).await?;
+                looked_at = rows.len();
+                if looked_at <= FEW {
+                    let mut rows = rows.iter().map(seen).collect::<Result<Vec<_>, Fault>>()?;
+                    rows.sort_by(|a, b| b.cmp(a));
+                    return Ok((Walk::Few(rows), 0));
                 }
-                rows
             }
+            _ => {}
+        }
+        let walk = match (&self.tenant, &list.queue) {
+            (Some(tenant), _) => Walk::Tenant(tenant.clone()),
+            (None, Some(queue)) => Walk::Queue(queue.clone()),
+            (None, None) => Walk::All,
         };
-        let seen = |row: &SqliteRow| Ok((row::id(get(row, 1)?)?, get(row, 2)?, get(row, 0)?));
-        let mut seen: Vec<Seen> = rows.iter().map(seen).collect::<Result<_, Fault>>()?;
-        seen.sort_by(|a, b| b.cmp(a));
-        seen.truncate(LOOKED_AT + 1);
-        Ok(seen)
+        Ok((walk, looked_at))
     }
 
-    /// The places of those that match.
-    async fn filter(&self, reading: &mut Reading<'_>, jobs: &[i64]) -> Result<Vec<usize>, Fault> {
+    /// Which of them match, place by place.
+    async fn filter(&self, reading: &mut Reading<'_>, rows: &[Seen]) -> Result<Vec<bool>, Fault> {
         let list = &self.list;
-        if list.name.is_none() && list.id.is_none() && list.cause.is_none() {
-            return Ok((0..jobs.len()).collect());
+        let jobs: Vec<i64> = rows.iter().map(|row| row.job).collect();
+        let filter = query(include_str!("list_filter.sql")).bind(json(&jobs));
+        let filter = filter.bind(&list.name).bind(list.id.map(|id| id.0.as_bytes().to_vec()));
+        let filter = filter.bind(&list.cause).bind(list.state.map(|state| state as i64));
+        let mut matches = vec![false; rows.len()];
+        for row in reading.db.all(filter.bind(&list.queue).bind(&self.tenant)).await? {
+            let at = usize::try_from(get::<i64>(&row, 0)?).unwrap_or(usize::MAX);
+            matches.get_mut(at).into_iter().for_each(|at| *at = true);
         }
-        let id = list.id.map(|id| id.0.as_bytes().to_vec());
-        let filter = query(include_str!("list_filter.sql")).bind(json(jobs));
-        let filter = filter.bind(list.name.clone()).bind(id).bind(list.cause.clone());
-        let rows = reading.db.all(filter).await?;
-        let place = |row| Ok(usize::try_from(get::<i64>(row, 0)?).unwrap_or_default());
-        rows.iter().map(place).collect()
+        Ok(matches)
+    }
+
+    /// The jobs of a page and where it ended.
+    async fn look(
+        &self,
+        reading: &mut Reading<'_>,
+    ) -> Result<(Vec<i64>, Option<Cursor>, bool), Fault> {
+        let since = Instant::now();
+        let most = if self.list.page == 0 { 100 } else { self.list.page.min(1000) };
+        let mut from = match &self.list.after {
+            Some(Cursor(job)) => {
+                Seen { id: job.id.0.as_bytes().to_vec(), tenant: job.tenant.clone(), job: 0 }
+            }
+            None => Seen { id: NEWEST.to_vec(), tenant: String::new(), job: 0 },
+        };
+        let (walk, mut looked_at) = self.walk(reading).await?;
+        let mut jobs = Vec::new();
+        loop {
+            let chunk = CHUNK.min(LOOKED_AT.saturating_sub(looked_at)).max(1);
+            let (rows, last) = walk.step(reading, &from, chunk).await?;
+            let matches = self.filter(reading, &rows).await?;
+            for (at, (row, matches)) in rows.iter().zip(matches).enumerate() {
+                if matches {
+                    jobs.push(row.job);
+                    if jobs.len() == most {
+                        let more = !last || at + 1 < rows.len();
+                        return Ok((jobs, more.then(|| row.cursor()), true));
+                    }
+                }
+            }
+            looked_at += rows.len().max(1);
+            if let Some(row) = rows.into_iter().next_back() {
+                from = row;
+            }
+            if last {
+                return Ok((jobs, None, true));
+            }
+            if looked_at >= LOOKED_AT || since.elapsed() >= LOOKED_FOR {
+                return Ok((jobs, Some(from.cursor()), false));
+            }
+        }
     }
 }
 
@@ -119,22 +273,8 @@ impl Read for Lister {
         if self.outside {
             return Ok(page);
         }
-        let most = if self.list.page == 0 { 100 } else { self.list.page.min(1000) };
-        let seen = self.look(reading).await?;
-        let jobs: Vec<i64> = seen.iter().take(LOOKED_AT).map(|(.., job)| *job).collect();
-        let mut places = self.filter(reading, &jobs).await?;
-        let full = places.len() >= most;
-        places.truncate(most);
-        // Where the page ends: after its last job when it is full, else after all looked at.
-        let last = if full { places.last().copied() } else { jobs.len().checked_sub(1) };
-        if let Some(last) = last
-            && last + 1 < seen.len()
-        {
-            let (id, tenant, _) = &seen[last];
-            page.complete = full;
-            page.next = Some(Cursor(JobRef { tenant: tenant.clone(), id: *id }));
-        }
-        let chosen: Vec<i64> = places.iter().map(|at| jobs[*at]).collect();
+        let (chosen, next, complete) = self.look(reading).await?;
+        (page.next, page.complete) = (next, complete);
         if !chosen.is_empty() {
             let fetch = query(include_str!("list_fetch.sql")).bind(json(&chosen));
             for row in reading.db.all(fetch).await? {

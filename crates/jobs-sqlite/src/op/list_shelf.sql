@@ -1,11 +1,13 @@
--- The newest jobs of one state, from that state's index, lane by lane. STATE and TABLE are
--- replaced. Binds as in list_tenant.sql, ?4 tenant or null, ?5 queue or null.
--- Returns job, id, tenant.
-SELECT x.job, x.id, l.tenant
-FROM jobs_lane l CROSS JOIN jobs_queue q ON q.queue = l.queue
-CROSS JOIN TABLE x ON x.job IN (
-  SELECT s.job FROM TABLE s WHERE s.lane = l.lane AND STATE AND s.id <= ?1
-  ORDER BY s.id DESC LIMIT ?3)
-WHERE (?4 IS NULL OR l.tenant = ?4) AND (?5 IS NULL OR q.name = ?5)
-  AND (x.id, l.tenant) < (?1, ?2)
-ORDER BY x.id DESC, l.tenant DESC LIMIT ?3
+-- The newest jobs of one cold state, of each lane or queue its share. All jobs that have the last id
+-- of a share come with it, so that a share never ends between two tenants' equal ids.
+-- TABLE, STATE and PLACE are replaced. ?1 before this id, ?2 or this id and a lesser tenant,
+-- ?3 a share, ?4 lanes or queues, a JSON array. Returns job, id, tenant, lane or queue.
+SELECT x.job, x.id, l.tenant, n.value
+FROM json_each(?4) n
+CROSS JOIN TABLE x ON x.PLACE = n.value AND STATE AND x.id <= ?1
+  AND x.id >= coalesce((SELECT min(s.id) FROM (
+    SELECT id FROM TABLE WHERE PLACE = n.value AND STATE AND id < ?1
+    ORDER BY id DESC LIMIT ?3) s), ?1)
+CROSS JOIN jobs_lane l ON l.lane = x.lane
+WHERE (x.id, l.tenant) < (?1, ?2)
+ORDER BY x.id DESC, l.tenant DESC

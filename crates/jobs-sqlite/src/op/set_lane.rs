@@ -21,6 +21,8 @@ struct SetLane {
     queue: String,
     tenant: Option<String>,
     change: LaneChange,
+    verb: &'static str,
+    by: String,
 }
 
 /// Checks scope and bounds, then changes.
@@ -38,8 +40,9 @@ pub(crate) async fn tune(
     if !weight_fits || !is_name(&lane.queue) || !tenant.is_none_or(is_tenant) {
         return Ok(Tuned::OutOfBounds);
     }
-    let tenant = tenant.map(str::to_owned);
-    writer.call(SetLane { queue: lane.queue.clone(), tenant, change }).await
+    let Some(verb) = change.verb() else { return Ok(Tuned::Tuned) };
+    let (queue, tenant) = (lane.queue.clone(), tenant.map(str::to_owned));
+    writer.call(SetLane { queue, tenant, change, verb, by: permit.by().to_owned() }).await
 }
 
 #[async_trait]
@@ -56,16 +59,24 @@ impl Write for SetLane {
         };
         let (weight, pauses) = (self.change.weight.map(i64::from), self.change.pause.is_some());
         let made = json(&[(&self.queue, self.tenant.as_deref().unwrap_or(""))]);
-        tx.db.run(query(include_str!("enqueue_queues.sql")).bind(&made)).await?;
+        // A resume of what nobody knows makes no row of it.
+        if self.change.sets() {
+            tx.db.run(query(include_str!("enqueue_queues.sql")).bind(&made)).await?;
+        }
         match &self.tenant {
             None => {
                 let set = query(include_str!("set_lane_queue.sql")).bind(&self.queue);
-                tx.db.run(set.bind(weight).bind(pauses).bind(until)).await?;
+                let set = set.bind(weight).bind(pauses).bind(until);
+                tx.db.run(set.bind(self.verb).bind(&self.by).bind(tx.now)).await?;
             }
             Some(tenant) => {
-                tx.db.run(query(include_str!("enqueue_lanes.sql")).bind(&made)).await?;
+                if self.change.sets() {
+                    tx.db.run(query(include_str!("enqueue_lanes.sql")).bind(&made)).await?;
+                }
                 let set = query(include_str!("set_lane.sql")).bind(&self.queue).bind(tenant);
-                let set = tx.db.first(set.bind(weight).bind(pauses).bind(until)).await?;
+                let set = set.bind(weight).bind(pauses).bind(until);
+                let set = set.bind(self.verb).bind(&self.by).bind(tx.now);
+                let set = tx.db.first(set).await?;
                 if let Some(row) = set {
                     let ring = if get::<Option<i64>>(&row, 1)?.is_some() { 2 } else { 1 };
                     let ring = query(include_str!("set_lane_ring.sql"))

@@ -26,7 +26,7 @@ super::cases![
     a2_minutes,
 ];
 
-async fn reads() -> Grant {
+pub(super) async fn reads() -> Grant {
     Open.authorize_operator("ops", "jobs.read").await.expect("the policy is open")
 }
 
@@ -341,6 +341,11 @@ async fn a2_minutes(kit: &Kit) {
             settle(&*store, &take_one(&*store).await.claim, Outcome::Done).await;
         }
     }
+    // One that an operator asked to end ends as cancelled, whatever its holder says.
+    let asked = push(&*store, job("acme").priority(50)).await.job_ref();
+    let held = take_one(&*store).await;
+    assert_eq!(cancel(&*store, &asked).await, jobs_core::admin::Cancelled::Requested);
+    settle(&*store, &held.claim, Outcome::Park { cause: "no".into() }).await;
     // Done twice; retried and parked; snoozed, released and cancelled are neither.
     assert_eq!(sum(&minutes().await, "acme"), (2, 2));
     push(&*store, job("other")).await;

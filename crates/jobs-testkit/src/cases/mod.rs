@@ -17,6 +17,7 @@ pub mod hostile;
 pub mod identity;
 pub mod keys;
 pub mod list;
+pub mod many;
 pub mod push;
 pub mod race;
 pub mod renew;
@@ -82,6 +83,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         sweep::CASES,
         admin::CASES,
         list::CASES,
+        many::CASES,
         tune::CASES,
         wake::CASES,
         faults::CASES,

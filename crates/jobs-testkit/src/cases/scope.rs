@@ -12,7 +12,10 @@ use jobs_core::{
 };
 
 use super::stage::{cancel, known, retry, stage, state_of, take_from};
-use crate::kit::{Kit, QUEUE, job, operator, permit, push, take, take_one};
+use crate::{
+    kit::{Kit, QUEUE, job, operator, permit, push, take, take_one},
+    ops::lane,
+};
 
 super::cases![
     g6_a_foreign_id_is_an_unknown_id,
@@ -291,4 +294,34 @@ async fn g6_who_did_it_is_recorded(kit: &Kit) {
     let by_retry: Permit<Retry> = operator().await;
     store.retry(&by_retry, std::slice::from_ref(&mine)).await.expect("the store answers");
     assert_eq!(last(&*store, &mine).await, did("retry", "ops"));
+    // A lane's settings say it too, the lane's own change or its queue's, whichever is newer.
+    let of = |tenant: Option<&str>| LaneRef { queue: QUEUE.into(), tenant: tenant.map(Into::into) };
+    let changed = async || {
+        let changed = lane(&*store, QUEUE, "acme").await.settings.changed;
+        changed.map(|change| (change.verb, change.by))
+    };
+    assert_eq!(changed().await, None);
+    let (tune, pause) = (permit::<Tune>("acme"), Some(Pause::On));
+    let paused = LaneChange { weight: None, pause };
+    store.set_lane(&tune, &of(None), paused).await.expect("the store answers");
+    assert_eq!(changed().await, did("pause", "system:suite"));
+    kit.age_secs(1).await;
+    let ops: Permit<Tune> = operator().await;
+    let weighed = LaneChange { weight: Some(3), pause: None };
+    store.set_lane(&ops, &of(None), weighed).await.expect("the store answers");
+    assert_eq!(changed().await, did("weigh", "ops"), "the queue's is newer");
+    kit.age_secs(1).await;
+    let nothing = LaneChange::default();
+    store.set_lane(&tune, &of(None), nothing).await.expect("the store answers");
+    assert_eq!(changed().await, did("weigh", "ops"), "nothing was changed");
+    let resumed = LaneChange { weight: None, pause: Some(Pause::Off) };
+    store.set_lane(&tune, &of(None), resumed).await.expect("the store answers");
+    assert_eq!(changed().await, did("resume", "system:suite"));
+    // A resume of what nobody knows leaves no trace.
+    let unknown = LaneRef { queue: "unheard-of".into(), tenant: None };
+    let tuned = store.set_lane(&tune, &unknown, resumed).await;
+    assert_eq!(tuned.expect("the store answers"), Tuned::Tuned);
+    let counts = store.counts(&operator().await, &Lanes::default()).await;
+    let counts = counts.expect("the store answers");
+    assert!(counts.lanes.iter().all(|lane| lane.queue == QUEUE), "{counts:?}");
 }

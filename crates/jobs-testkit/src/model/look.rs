@@ -116,12 +116,18 @@ impl Store {
         for lane in self.settings.lanes().filter(|(queue, tenant)| asked(queue, tenant)) {
             tallies.entry(lane).or_default();
         }
-        for row in self.rows.values().filter(|row| asked(&row.job.queue, &row.job.tenant)) {
+        let live = self.rows.values().filter(|row| row.state.is_live());
+        for row in live.filter(|row| asked(&row.job.queue, &row.job.tenant)) {
             let tally = tallies.entry((&row.job.queue, &row.job.tenant)).or_default();
             self.tally(row, now, tally);
         }
         let complete = tallies.len() <= COUNTED_LANES;
-        let counted = tallies.into_iter().take(COUNTED_LANES);
+        let mut counted: Vec<_> = tallies.into_iter().collect();
+        // Those where a job waits, when there are more than are counted.
+        counted.sort_by_key(|(_, tally)| tally.waiting == 0);
+        counted.truncate(COUNTED_LANES);
+        counted.sort_by_key(|(lane, _)| *lane);
+        let counted = counted.into_iter();
         let counted = counted.map(|((queue, tenant), tally)| LaneCounts {
             queue: queue.to_owned(),
             tenant: tenant.to_owned(),
@@ -136,6 +142,10 @@ impl Store {
                     .settings
                     .paused_until(queue, tenant, now)
                     .map(|until| self.clock.show(until)),
+                changed: self
+                    .settings
+                    .changed(queue, tenant)
+                    .map(|did| did.shown(|at| self.clock.show(at))),
             },
         });
         let hour = self.minutes.range((now - HOUR, String::new(), String::new())..);

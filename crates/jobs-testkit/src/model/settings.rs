@@ -7,6 +7,8 @@ use jobs_core::{
     time::{MAX_MILLIS, after},
 };
 
+use super::row::Did;
+
 /// By queue and tenant; `None` stands for the queue and every tenant that comes later.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings(BTreeMap<(String, Option<String>), Setting>);
@@ -15,13 +17,22 @@ pub(super) struct Settings(BTreeMap<(String, Option<String>), Setting>);
 struct Setting {
     weight: Option<u32>,
     paused_until: Option<i64>,
+    changed: Option<Did>,
 }
 
 impl Settings {
     /// Changes one.
-    pub fn change(&mut self, queue: &str, tenant: Option<&str>, change: LaneChange, now: i64) {
+    pub fn change(
+        &mut self,
+        queue: &str,
+        tenant: Option<&str>,
+        change: LaneChange,
+        now: i64,
+        changed: Option<Did>,
+    ) {
         let place = (queue.to_owned(), tenant.map(str::to_owned));
         let setting = self.0.entry(place).or_default();
+        setting.changed = changed;
         setting.weight = change.weight.or(setting.weight);
         match change.pause {
             None => {}
@@ -41,6 +52,18 @@ impl Settings {
     pub fn paused_until(&self, queue: &str, tenant: &str, now: i64) -> Option<i64> {
         let until = self.both(queue, tenant).filter_map(|setting| setting.paused_until).max();
         until.filter(|until| *until > now)
+    }
+
+    /// The newest change of the lane's or of its queue's.
+    pub fn changed(&self, queue: &str, tenant: &str) -> Option<&Did> {
+        self.both(queue, tenant)
+            .filter_map(|setting| setting.changed.as_ref())
+            .max_by_key(|did| did.at)
+    }
+
+    /// Has it settings of its own?
+    pub fn has(&self, queue: &str, tenant: Option<&str>) -> bool {
+        self.0.contains_key(&(queue.to_owned(), tenant.map(str::to_owned)))
     }
 
     /// The lanes that have settings of their own.

@@ -134,6 +134,10 @@ impl Store {
             (row.job.queue.clone(), row.job.tenant.clone())
         });
         let Some((queue, tenant)) = lane else { return };
+        // What an operator cancelled did not fail, unless its holder was lost.
+        if state == State::Cancelled && outcome != OutcomeKind::Lost {
+            return;
+        }
         let minute = self.minutes.entry((now - now % 60_000, queue, tenant)).or_default();
         match outcome {
             OutcomeKind::Done => minute.0 += 1,

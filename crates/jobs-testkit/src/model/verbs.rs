@@ -103,15 +103,26 @@ impl Store {
         if !weight_fits || !is_name(&lane.queue) || !tenant.is_none_or(is_tenant) {
             return Tuned::OutOfBounds;
         }
+        let Some(verb) = change.verb() else { return Tuned::Tuned };
+        let known = |row: &Row| {
+            row.job.queue == lane.queue && tenant.is_none_or(|tenant| tenant == row.job.tenant)
+        };
+        if !change.sets()
+            && !self.settings.has(&lane.queue, tenant)
+            && !self.rows.values().any(known)
+        {
+            return Tuned::Tuned;
+        }
         let now = self.clock.now();
+        let did = self.did(verb, permit.by(), now);
         if tenant.is_none() && self.faulty(Fault::QueuePauseMissesNewcomers) {
             let lanes = self.queues.get(&lane.queue).map(|lanes| lanes.with_work(|_, _| true));
             for tenant in lanes.into_iter().flatten() {
-                self.settings.change(&lane.queue, Some(&tenant), change, now);
+                self.settings.change(&lane.queue, Some(&tenant), change, now, did.clone());
             }
             return Tuned::Tuned;
         }
-        self.settings.change(&lane.queue, tenant, change, now);
+        self.settings.change(&lane.queue, tenant, change, now, did);
         self.bell.ring(&lane.queue);
         Tuned::Tuned
     }
