@@ -72,7 +72,8 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// - **R1** Up to the asked number, only from that queue (`r1_only_that_queue`), only names it
     ///   knows (`r1_only_known_names`); none asked does no I/O (`r1_none_asked_none_given`).
     ///   100,000 jobs of an unknown name at top priority cost nothing
-    ///   (`r1_unknown_names_cost_nothing`).
+    ///   (`r1_unknown_names_cost_nothing`), nor do thousands of names that a tenant invents
+    ///   (`r1_a_tenants_many_names_cost_nothing`).
     /// - **R2** Two holders never have the same job (`r2_concurrent_reserves_are_disjoint`); the
     ///   fence grows with every delivery (`r2_the_fence_grows`).
     /// - **R3** Repeating it with the same nonce answers the deliveries still held under it, and
@@ -80,9 +81,11 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// - **R4** One reserve alone takes a tenant's jobs by (priority, due time, id)
     ///   (`r4_order_within_a_tenant`).
     /// - **R5** From the moment a tenant's first job is visible, it is among the next 2·T·b
-    ///   deliveries of its queue, T tenants with due work, b ≤ 8 ([`LANE_BATCH`]), whatever
-    ///   backlog and priorities others have (`r5_a_newcomer_behind_100_000`), with 1, 8 and 32
-    ///   concurrent reservers (`r5_fair_under_concurrent_reservers`). A lone tenant gets
+    ///   deliveries of its queue to workers that know its name, T tenants with due work, b ≤ 8
+    ///   ([`LANE_BATCH`]), whatever backlog and priorities others have
+    ///   (`r5_a_newcomer_behind_100_000`), with 1, 8 and 32 concurrent reservers
+    ///   (`r5_fair_under_concurrent_reservers`), and whatever else those workers or others know
+    ///   (`r5_workers_with_different_names`). A lone tenant gets
     ///   everything (`r5_a_lone_tenant_gets_everything`); weights 3:1 give 3:1 within 10 %
     ///   (`r5_weights_three_to_one`); a lane that returns gets no credit for idleness
     ///   (`r5_idleness_earns_no_credit`). Lanes without work cost nothing

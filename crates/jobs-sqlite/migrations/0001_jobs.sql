@@ -11,12 +11,10 @@ CREATE TABLE jobs_meta (
 INSERT INTO jobs_meta VALUES (1, 0);
 
 -- `changed` is the verb that last changed the settings, of a queue or of one of its lanes.
--- `vt` is the virtual now of fair queueing, `wake` counts group commits that brought work,
--- `done` counts what retention by number looks at.
+-- `wake` counts group commits that brought work, `done` counts what retention by number looks at.
 CREATE TABLE jobs_queue (
   queue INTEGER PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,
-  vt INTEGER NOT NULL DEFAULT 0,
   weight INTEGER,
   paused_until INTEGER,
   changed TEXT,
@@ -41,7 +39,9 @@ CREATE INDEX jobs_lane_tenant ON jobs_lane (tenant);
 CREATE INDEX jobs_lane_changed ON jobs_lane (queue) WHERE changed_at IS NOT NULL;
 CREATE INDEX jobs_lane_paused ON jobs_lane (queue, paused_until) WHERE paused_until IS NOT NULL;
 
--- One name of one lane. `ring`: 0 idle, 1 may have ready jobs, 2 paused.
+-- One name of one lane. `ring`: 0 idle, 1 may have ready jobs, 2 paused. `vt` is when its last visit
+-- ended in virtual time, `visited` when that was; the rows of a lane whose number is the queue's,
+-- negated, are the names' virtual nows. No scheduled job is due before `due`: early is harmless.
 CREATE TABLE jobs_sublane (
   sublane INTEGER PRIMARY KEY,
   queue INTEGER NOT NULL,
@@ -50,8 +50,11 @@ CREATE TABLE jobs_sublane (
   suspect INTEGER NOT NULL,
   ring INTEGER NOT NULL DEFAULT 0,
   vt INTEGER NOT NULL DEFAULT 0,
+  visited INTEGER NOT NULL DEFAULT 0,
+  due INTEGER,
   UNIQUE (lane, name, suspect)
 ) STRICT;
+CREATE INDEX jobs_wait ON jobs_sublane (queue, name, due) WHERE due IS NOT NULL;
 CREATE INDEX jobs_ring ON jobs_sublane (queue, name, vt, lane) WHERE ring = 1;
 
 -- What changes while a job lives, and nothing else. `rank` is the negated priority; `keyed` is 1
@@ -86,6 +89,16 @@ CREATE TABLE jobs_live (
 CREATE INDEX jobs_ready ON jobs_live (sublane, rank, run_at, id) WHERE state = 1;
 CREATE INDEX jobs_lease ON jobs_live (lease_until) WHERE state = 2;
 CREATE INDEX jobs_due ON jobs_live (queue, run_at) WHERE state = 0;
+CREATE INDEX jobs_due_first ON jobs_live (sublane, run_at) WHERE state = 0;
+-- Whoever schedules a job, its sublane knows when to look at it.
+CREATE TRIGGER jobs_pushed_to_wait AFTER INSERT ON jobs_live WHEN new.state = 0 BEGIN
+  UPDATE jobs_sublane SET due = new.run_at
+  WHERE sublane = new.sublane AND (due IS NULL OR due > new.run_at);
+END;
+CREATE TRIGGER jobs_moved_to_wait AFTER UPDATE OF state ON jobs_live WHEN new.state = 0 BEGIN
+  UPDATE jobs_sublane SET due = new.run_at
+  WHERE sublane = new.sublane AND (due IS NULL OR due > new.run_at);
+END;
 -- Lists of the cold states walk these newest id first, a tenant's by lane, an operator's by queue.
 -- The hot ones walk the bodies, which cost one entry a job instead of one a state.
 CREATE INDEX jobs_list_scheduled ON jobs_live (lane, id) WHERE state = 0;

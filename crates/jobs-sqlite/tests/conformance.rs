@@ -49,6 +49,7 @@ const INSTANTS: &[(&str, &[&str])] = &[
     ("jobs_meta", &["clock"]),
     ("jobs_queue", &["paused_until", "changed_at"]),
     ("jobs_lane", &["paused_until", "changed_at"]),
+    ("jobs_sublane", &["visited", "due"]),
     ("jobs_live", &["run_at", "lease_until", "started_at", "renewed_at", "verb_at"]),
     ("jobs_body", &["pushed_at"]),
     ("jobs_done", &["run_at", "ended_at", "started_at", "verb_at"]),

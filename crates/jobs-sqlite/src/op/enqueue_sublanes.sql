@@ -1,5 +1,5 @@
--- Makes the sublanes that are missing, each with its twin for suspects, at their lane's virtual
--- time and out of the ring where the lane is paused. ?1 [[queue, tenant, name], …].
+-- Makes the sublanes that are missing, each with its twin for suspects, out of the ring where the
+-- lane is paused. ?1 [[queue, tenant, name], …].
 -- Rejected: one row with a flag in the ready index, where suspects are scanned past.
 WITH fresh AS (
   SELECT DISTINCT l.queue, l.lane, n.value ->> 2 AS name, l.paused_until
@@ -10,8 +10,7 @@ WITH fresh AS (
 ), numbered AS (
   SELECT fresh.*, row_number() OVER () AS nth FROM fresh
 )
-INSERT INTO jobs_sublane (sublane, queue, lane, name, suspect, ring, vt)
+INSERT INTO jobs_sublane (sublane, queue, lane, name, suspect, ring)
 SELECT 2 * ((SELECT coalesce(max(sublane), 0) / 2 FROM jobs_sublane) + f.nth) + twin.value,
-  f.queue, f.lane, f.name, twin.value, CASE WHEN f.paused_until IS NULL THEN 0 ELSE 2 END,
-  coalesce((SELECT max(vt) FROM jobs_sublane s WHERE s.lane = f.lane), 0)
+  f.queue, f.lane, f.name, twin.value, CASE WHEN f.paused_until IS NULL THEN 0 ELSE 2 END
 FROM numbered f CROSS JOIN json_each('[0,1]') twin

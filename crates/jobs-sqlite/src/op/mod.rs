@@ -11,6 +11,7 @@ pub(crate) mod list;
 pub(crate) mod renew;
 pub(crate) mod reserve;
 pub(crate) mod retry;
+mod round;
 pub(crate) mod set_lane;
 pub(crate) mod settle;
 pub(crate) mod sweep;

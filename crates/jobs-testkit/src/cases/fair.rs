@@ -229,7 +229,8 @@ async fn r5_a_lone_tenant_gets_everything(kit: &Kit) {
     assert_eq!(short, 44, "the short lanes are through");
 }
 
-async fn weigh(store: &dyn Admin, queue: &str, tenant: &str, weight: u32) {
+/// Gives a lane its weight.
+pub(super) async fn weigh(store: &dyn Admin, queue: &str, tenant: &str, weight: u32) {
     let lane = LaneRef { queue: queue.to_owned(), tenant: Some(tenant.to_owned()) };
     let change = LaneChange { weight: Some(weight), pause: None };
     let tuned = store.set_lane(&operator::<Tune>().await, &lane, change).await;

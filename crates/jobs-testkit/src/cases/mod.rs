@@ -8,6 +8,7 @@ pub mod admin;
 pub mod cut_verbs;
 pub mod ended;
 pub mod fair;
+pub mod fair_names;
 pub mod faults;
 pub mod flight;
 pub mod fresh;
@@ -75,6 +76,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         reserve::CASES,
         fresh::CASES,
         fair::CASES,
+        fair_names::CASES,
         renew::CASES,
         settle::CASES,
         ended::CASES,

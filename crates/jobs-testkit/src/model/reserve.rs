@@ -88,7 +88,7 @@ impl Store {
         Some(held.collect())
     }
 
-    /// Visits lanes, the earliest virtual start first, until the wish is filled.
+    /// Visits lanes, the least lag first, until the wish is filled.
     fn pick(&mut self, request: &Reserve, now: i64) -> Vec<JobRef> {
         let faulty = self.faults();
         let mut wish = Wish {
@@ -110,12 +110,14 @@ impl Store {
             open.retain(|tenant| !paused(tenant) || faulty(Fault::PausedDelivered));
             let credit = faulty(Fault::IdlenessEarnsCredit);
             let turn = |tenant: &&String| match () {
-                () if faulty(Fault::LanesByName) => 0,
-                () if faulty(Fault::Unfair) => lanes.oldest(tenant).unsigned_abs(),
-                () => lanes.start(tenant, credit),
+                () if faulty(Fault::LanesByName) => (0, 0),
+                () if faulty(Fault::Unfair) => (lanes.oldest(tenant).unsigned_abs(), 0),
+                () => lanes.turn(tenant, |name, suspect| wish.may(name, suspect), credit),
             };
             let Some(tenant) = open.iter().min_by_key(turn) else { return picked };
-            let (start, before) = (lanes.start(tenant, credit), picked.len());
+            let contested = lanes.contested(&open, |name, suspect| wish.may(name, suspect));
+            let lag = lanes.turn(tenant, |name, suspect| wish.may(name, suspect), credit).0;
+            let before = picked.len();
             let capped = faulty(Fault::LoneLaneCapped);
             let visit = if open.len() > 1 || capped { LANE_BATCH } else { usize::MAX };
             while picked.len() - before < visit
@@ -126,7 +128,7 @@ impl Store {
             }
             let weight = settings.weight(queue, tenant);
             let weight = if faulty(Fault::WeightsIgnored) { 1 } else { weight };
-            lanes.charge(tenant, start, picked.len() - before, weight);
+            lanes.charge(tenant, &contested, lag, picked.len() - before, weight, credit);
             if capped {
                 return picked;
             }
