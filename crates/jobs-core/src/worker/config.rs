@@ -1,12 +1,20 @@
 //! What can be set on a worker, and the defaults.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
     Error,
+    authorized::{MAX_ATTEMPTS, MAX_AUTHORIZED_BY, MAX_TIMEOUT},
     handler::Erased,
-    job::Timeout,
-    queue::{BadRequest, Lease},
+    job::{DEFAULT_QUEUE, Timeout},
+    payload,
+    queue::{BadRequest, Lease, Reserve},
     retry::exponential_backoff,
     worker::record::Recorder,
 };
@@ -37,7 +45,28 @@ pub(crate) type Backoff = Arc<dyn Fn(u32) -> Duration + Send + Sync>;
 pub(crate) struct Registered {
     pub handler: Erased,
     pub timeout: Timeout,
+    pub max_attempts: u32,
+    /// The queue its jobs are pushed to unless they say otherwise; `None` where it has no type.
+    pub queue: Option<&'static str>,
     pub backoff: Option<Backoff>,
+}
+
+impl Registered {
+    /// What a job type says must be what a push of it could say.
+    fn check(&self, name: &str) -> Result<(), StartError> {
+        let bad = |field, found, must| {
+            Err(StartError::BadType { name: name.to_owned(), field, found, must })
+        };
+        match self.timeout {
+            Timeout::After(limit) if limit.is_zero() || limit > MAX_TIMEOUT => {
+                bad("TIMEOUT", format!("{limit:?}"), "more than 0 and at most 366 days, or Never")
+            }
+            _ if !(1..=MAX_ATTEMPTS).contains(&self.max_attempts) => {
+                bad("MAX_ATTEMPTS", self.max_attempts.to_string(), "1 to 1000")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Everything set on a worker.
@@ -49,6 +78,7 @@ pub(crate) struct Config {
     pub queues: Vec<(String, u32)>,
     pub handlers: HashMap<String, Registered>,
     pub backoff: Backoff,
+    pub payload_limit: usize,
     pub recorder: Option<Arc<dyn Recorder>>,
 }
 
@@ -62,6 +92,7 @@ impl Default for Config {
             queues: Vec::new(),
             handlers: HashMap::new(),
             backoff: Arc::new(exponential_backoff),
+            payload_limit: payload::DEFAULT_LIMIT,
             recorder: None,
         }
     }
@@ -73,6 +104,52 @@ impl Config {
         let mut names: Vec<_> = self.handlers.keys().cloned().collect();
         names.sort_unstable();
         names
+    }
+
+    /// What can be refused before anything is touched; works the types' own queues where none is
+    /// named.
+    pub fn check(&mut self) -> Result<(), StartError> {
+        if self.handlers.is_empty() {
+            return Err(StartError::NoHandlers);
+        }
+        if self.concurrency == 0 {
+            return Err(StartError::NoSlots);
+        }
+        for (name, known) in &self.handlers {
+            known.check(name)?;
+        }
+        let mut own: Vec<_> = self.handlers.values().map(|known| known.queue).collect();
+        own.sort_unstable();
+        own.dedup();
+        let own = own.into_iter().map(|queue| queue.unwrap_or(DEFAULT_QUEUE));
+        if self.queues.is_empty() {
+            for queue in own {
+                if !self.queue_names().iter().any(|known| known == queue) {
+                    self.queues.push((queue.to_owned(), 1));
+                }
+            }
+        } else {
+            for (name, known) in &self.handlers {
+                let worked = |queue| self.queues.iter().any(|(named, _)| named == queue);
+                if let Some(queue) = known.queue.filter(|queue| !worked(*queue)) {
+                    tracing::warn!(name, queue, "this worker does not work the queue of this type");
+                }
+            }
+        }
+        let mut seen = HashSet::new();
+        if let Some((twice, _)) = self.queues.iter().find(|(queue, _)| !seen.insert(queue)) {
+            return Err(StartError::QueueTwice(twice.clone()));
+        }
+        // The label stands before the identity in what the worker calls itself.
+        let name = format!("{}:{}", self.label, uuid::Uuid::nil());
+        if name.len() > MAX_AUTHORIZED_BY || name.contains('\0') {
+            let most = MAX_AUTHORIZED_BY - (name.len() - self.label.len());
+            return Err(StartError::BadLabel { most });
+        }
+        for (queue, _) in &self.queues {
+            Reserve::new(queue, self.names(), &name)?;
+        }
+        Ok(())
     }
 
     /// The names of its queues.
@@ -97,7 +174,10 @@ impl Config {
     pub fn timeout(&self, name: &str, job: Timeout) -> Option<Duration> {
         let own = self.handlers.get(name).map_or(Timeout::Default, |known| known.timeout);
         match (job, own) {
-            (Timeout::After(limit), _) | (Timeout::Default, Timeout::After(limit)) => Some(limit),
+            (Timeout::After(limit), _) | (Timeout::Default, Timeout::After(limit)) => {
+                // A stored one is checked by nobody else.
+                Some(limit.min(MAX_TIMEOUT))
+            }
             (Timeout::Never, _) | (Timeout::Default, Timeout::Never) => None,
             (Timeout::Default, Timeout::Default) => Some(TIMEOUT),
         }
@@ -106,8 +186,13 @@ impl Config {
     /// The delay after a failed attempt of `name`. Jitter only shortens it (K6).
     pub fn delay(&self, name: &str, attempt: u32) -> Duration {
         let own = self.handlers.get(name).and_then(|known| known.backoff.as_ref());
-        let delay = own.unwrap_or(&self.backoff)(attempt);
-        crate::retry::jittered(delay.min(crate::authorized::MAX_TIMEOUT))
+        let backoff = own.unwrap_or(&self.backoff);
+        // The application's code, on the thread that keeps everybody's leases.
+        let delay = catch_unwind(AssertUnwindSafe(|| backoff(attempt))).unwrap_or_else(|_| {
+            tracing::error!(name, attempt, "the backoff function panicked");
+            exponential_backoff(attempt)
+        });
+        crate::retry::jittered(delay.min(MAX_TIMEOUT))
     }
 }
 
@@ -134,9 +219,30 @@ pub enum StartError {
     /// It would run nothing.
     #[error("concurrency is 0: a worker needs at least one slot")]
     NoSlots,
-    /// A queue, job name or label outside its bounds.
+    /// A queue or job name outside its alphabet.
     #[error(transparent)]
     BadName(#[from] BadRequest),
+    /// A label that does not fit beside the worker's identity.
+    #[error("the worker's label is longer than {most} bytes or has a NUL")]
+    BadLabel {
+        /// Most bytes.
+        most: usize,
+    },
+    /// One queue was named twice: which weight is meant?
+    #[error("the queue {0} is named twice: name it once, with its weight")]
+    QueueTwice(String),
+    /// A job type says something that no push of it could.
+    #[error("{field} of the job type {name} is {found}, must be {must}")]
+    BadType {
+        /// The type's job name.
+        name: String,
+        /// Which constant.
+        field: &'static str,
+        /// What it says.
+        found: String,
+        /// What it must be.
+        must: &'static str,
+    },
     /// The store refused for good: a missing schema, unsafe settings, no permission.
     #[error("the store refused the worker: {0}")]
     Store(#[from] Error),

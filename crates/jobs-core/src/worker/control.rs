@@ -40,6 +40,7 @@ use crate::{
         sweep::Sweeper,
         table::Table,
         timeout::Clock,
+        watch::Listener,
     },
 };
 
@@ -131,9 +132,11 @@ impl Control {
             left: Cell::new(0),
         });
         let _drops = DropRuns(shared.clone());
+        let exchange = Exchange::new(shared.clone(), self.drains)?;
         let forever = async {
             tokio::join!(
-                Exchange::new(shared.clone(), self.drains).run(),
+                exchange.run(),
+                Listener { shared: shared.clone() }.run(),
                 Heartbeat { shared: shared.clone() }.run(),
                 Clock { shared: shared.clone() }.run(),
                 Sweeper { shared: shared.clone() }.run(),
@@ -156,7 +159,11 @@ impl Control {
             if self.stop.is_cancelled() {
                 return Ok(None);
             }
-            match call(CALL, "open_own", self.app.open_own()).await {
+            let opened = select! {
+                opened = call(CALL, "open_own", self.app.open_own()) => opened,
+                () = self.stop.cancelled() => return Ok(None),
+            };
+            match opened {
                 Ok(store) => return Ok(Some(store)),
                 Err(error) if error.is_transient() => retry.failed(&error),
                 Err(error) => return Err(error.into()),

@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     Settled, Settlement,
-    wake::Watch,
+    queue::BadRequest,
     worker::{
         call::{Retry, call},
         config::{CALL, POLL},
@@ -28,8 +28,6 @@ pub(crate) struct Exchange {
     shared: Rc<Shared>,
     reserver: Reserver,
     settler: Settler,
-    watch: Option<Watch>,
-    watch_at: Instant,
     settle: Retry,
     reserve: Retry,
     drains: bool,
@@ -37,12 +35,14 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// `drains`: end the worker when nothing is left to do.
-    pub fn new(shared: Rc<Shared>, drains: bool) -> Self {
-        let reserver = Reserver::new(shared.clone(), drains);
+    ///
+    /// # Errors
+    /// A name outside its alphabet.
+    pub fn new(shared: Rc<Shared>, drains: bool) -> Result<Self, BadRequest> {
+        let reserver = Reserver::new(shared.clone(), drains)?;
         let settler = Settler::new(shared.clone());
         let (settle, reserve) = (Retry::new(), Retry::new());
-        let watch_at = Instant::now();
-        Self { shared, reserver, settler, watch: None, watch_at, settle, reserve, drains }
+        Ok(Self { shared, reserver, settler, settle, reserve, drains })
     }
 
     /// Talks until dropped.
@@ -51,7 +51,6 @@ impl Exchange {
     /// A call under way may have happened: its jobs come back when their leases end.
     pub async fn run(mut self) {
         loop {
-            self.open_watch().await;
             if !self.once().await {
                 self.wait().await;
             }
@@ -133,27 +132,6 @@ impl Exchange {
         self.reserver.lost(ask);
     }
 
-    /// Taken before the first reserve, so that no push between the two is missed (N1).
-    async fn open_watch(&mut self) {
-        let now = Instant::now();
-        if self.watch.is_some() || now < self.watch_at {
-            return;
-        }
-        self.watch_at = now + POLL.1;
-        let queues = self.shared.config.queue_names();
-        match call(CALL, "watch", self.shared.store.watch(&queues)).await {
-            Ok(watch) => {
-                self.watch = Some(watch);
-                self.reserver.poke();
-            }
-            // The poll interval remains.
-            Err(error) => {
-                self.shared.metrics.store_error(&error);
-                tracing::warn!(%error, "no wake-ups for now");
-            }
-        }
-    }
-
     async fn wait(&mut self) {
         let mut until = Instant::now() + POLL.1;
         if !self.shared.settlements.borrow().is_empty() {
@@ -162,23 +140,13 @@ impl Exchange {
         if let Some(at) = self.reserver.next_at() {
             until = until.min(at.max(self.reserve.at));
         }
-        // A wake-up is of use only where a slot is free; it is not missed, only heard later.
-        let listens = self.reserver.can_ask();
         select! {
             () = self.shared.work.notified() => {}
             () = sleep_until(until) => {}
-            () = woken(&mut self.watch), if listens => self.reserver.poke(),
         }
     }
 }
 
 fn bodies(batch: &[Pending]) -> Vec<Settlement> {
     batch.iter().map(|pending| pending.settlement.clone()).collect()
-}
-
-async fn woken(watch: &mut Option<Watch>) {
-    match watch {
-        Some(watch) => watch.woken().await,
-        None => std::future::pending().await,
-    }
 }

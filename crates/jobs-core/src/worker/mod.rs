@@ -1,7 +1,7 @@
 //! The worker: reserves jobs, runs them, renews beside, settles.
 //!
 //! One file per stage: `reserve` decides what to ask for, `exchange` talks to the store,
-//! `execute` runs (and knows no storage), `verdict` turns the end of a run into an outcome,
+//! `watch` listens to wake-ups, `execute` runs (and knows no storage), `verdict` turns the end of a run into an outcome,
 //! `settle` keeps it until the store took it (and knows no handler), `heartbeat` renews, `timeout`
 //! watches the clock, `sweep`, `announce`, `shutdown`. `table` is what the worker has in hand. All
 //! but the handlers run on the control thread (`control`). Defaults are in [`config`], numbers in
@@ -27,9 +27,11 @@
 //!   snooze, cancel, and when to retry (`k5_a_handler_decides`); a cancel requested by an operator
 //!   reaches the handler (`k5_a_requested_cancel_reaches_the_handler`). A handler that ignores its
 //!   timeout is settled without it and its slot reported (`k5_a_handler_stuck_for_ever`).
-//! - **K6** Backoff is the worker's, or the type's own (`k6_own_backoff`).
+//! - **K6** Backoff is the worker's, or the type's own (`k6_own_backoff`); where that panics, the
+//!   default (`k6_a_backoff_that_panics`).
 //! - **K7** Registering a name twice panics, no handlers are refused
-//!   (`k7_registration_is_checked`).
+//!   (`k7_registration_is_checked`), and so are types whose settings no push could have
+//!   (`k7_extreme_settings_are_refused_or_clamped`).
 //! - **K8** Shutdown: before the start, with jobs held, running, returning and settling, nothing is
 //!   lost and nothing spent that was not run (`k8_shutdown_at_each_point`,
 //!   `k8_a_settlement_under_way_counts`, `k8_a_settlement_whose_reply_is_lost_counts`); leases outlive a drain
@@ -39,8 +41,10 @@
 //!   a second signal ends at once (`k8_a_second_signal_ends_at_once`).
 //! - **K9** A store outage: the worker stays up, keeps running what it may, retries settlements,
 //!   resumes (`k9_an_outage_is_survived`); a lost reply to a reserve loses no job
-//!   (`k9_lost_replies_lose_nothing`); every store call has a deadline
-//!   (`k9_a_store_that_hangs_is_survived`).
+//!   (`k9_lost_replies_lose_nothing`), and one that comes late starts none that would lose its
+//!   lease at once (`k9_a_late_answer_starts_nothing`); every store call has a deadline
+//!   (`k9_a_store_that_hangs_is_survived`), and nothing waits for a wake-up handle
+//!   (`k9_a_watch_that_hangs_slows_nobody`).
 //! - **K10** Two workers with one label are two (`k10_two_workers_of_one_label`); queues have
 //!   weights (`k10_queues_have_weights`).
 //! - **K11** The Recorder gets each finished run with its timeline (`k11_the_recorder_gets_each_run`).
@@ -72,6 +76,7 @@ mod sweep;
 mod table;
 mod timeout;
 mod verdict;
+mod watch;
 
 use std::{
     fmt,
@@ -98,9 +103,11 @@ pub use record::{FinishedRun, Recorder, Timeline};
 
 use crate::{
     JobType, Payload, Queue,
+    authorized::MAX_TIMEOUT,
     handler::{Erased, erase},
-    job::{DEFAULT_QUEUE, Timeout},
-    queue::{Lease, Reserve},
+    job::Timeout,
+    queue::Lease,
+    retry::DEFAULT_MAX_ATTEMPTS,
 };
 use config::{Config, Registered};
 use control::Control;
@@ -137,7 +144,7 @@ impl Worker {
         Self { store: Arc::new(store), config: Config::default() }
     }
 
-    /// A name for people. Workers may share one: identity is random per start (K10).
+    /// A name for people, at most 163 bytes. Workers may share one: identity is random per start (K10).
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.config.label = label.into();
         self
@@ -155,14 +162,15 @@ impl Worker {
         self
     }
 
-    /// How long handlers may go on after a shutdown began; 25 s unless set.
+    /// How long handlers may go on after a shutdown began; 25 s unless set, 366 days at most.
     pub fn grace(mut self, grace: Duration) -> Self {
-        self.config.grace = grace;
+        self.config.grace = grace.min(MAX_TIMEOUT);
         self
     }
 
-    /// Works this queue too, with a share of `weight` (at least 1) against its other queues. The
-    /// queue `default` if none is named.
+    /// Works this queue too, with a share of `weight` (at least 1) against its other queues. If
+    /// none is named, it works the queues of its job types, each with weight 1; `default` for
+    /// handlers that have no type.
     pub fn queue(mut self, queue: impl Into<String>, weight: u32) -> Self {
         self.config.queues.push((queue.into(), weight.max(1)));
         self
@@ -187,7 +195,9 @@ impl Worker {
     /// # Panics
     /// When a handler for that name is registered already (K7).
     pub fn handle_with<T: JobType>(self, handler: impl Handler<T>) -> Self {
-        self.register(T::NAME, T::TIMEOUT, erase(handler))
+        let (timeout, max_attempts, queue) = (T::TIMEOUT, T::MAX_ATTEMPTS, Some(T::QUEUE));
+        let handler = erase(handler);
+        self.register(T::NAME, Registered { handler, timeout, max_attempts, queue, backoff: None })
     }
 
     /// Runs jobs called `name` that have no type, by their payload.
@@ -200,26 +210,29 @@ impl Worker {
         Fut: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Failure>,
     {
-        let handler = Arc::new(handler);
-        let erased: Erased = Arc::new(move |context: Context| {
-            let handler = handler.clone();
+        let inner = Arc::new(handler);
+        let handler: Erased = Arc::new(move |context: Context| {
+            let inner = inner.clone();
             Box::pin(async move {
                 let payload = context.job().payload.clone();
-                handler(context, payload).await.map_err(Into::into)
+                inner(context, payload).await.map_err(Into::into)
             })
         });
-        self.register(name, Timeout::Default, erased)
+        let (timeout, max_attempts) = (Timeout::Default, DEFAULT_MAX_ATTEMPTS);
+        self.register(
+            name,
+            Registered { handler, timeout, max_attempts, queue: None, backoff: None },
+        )
     }
 
-    fn register(mut self, name: &str, timeout: Timeout, handler: Erased) -> Self {
-        let new = Registered { handler, timeout, backoff: None };
+    fn register(mut self, name: &str, new: Registered) -> Self {
         let before = self.config.handlers.insert(name.to_owned(), new);
         assert!(before.is_none(), "two handlers for the job name {name}: give each type its own");
         self
     }
 
-    /// The delay after a failed attempt, from its number; [`exponential_backoff`] unless set.
-    /// Jitter shortens it by up to a tenth.
+    /// The delay after a failed attempt, from its number; [`exponential_backoff`] unless set, and
+    /// where the function panics. At most 366 days; jitter shortens it by up to a tenth.
     ///
     /// [`exponential_backoff`]: crate::retry::exponential_backoff
     pub fn backoff(mut self, delay: impl Fn(u32) -> Duration + Send + Sync + 'static) -> Self {
@@ -239,6 +252,12 @@ impl Worker {
         let known =
             known.unwrap_or_else(|| panic!("no handler for {}: register it first", T::NAME));
         known.backoff = Some(Arc::new(delay));
+        self
+    }
+
+    /// Largest payload that its handlers push, in bytes; 64 KiB unless set (P5).
+    pub fn payload_limit(mut self, bytes: usize) -> Self {
+        self.config.payload_limit = bytes;
         self
     }
 
@@ -292,7 +311,7 @@ impl Worker {
         drains: bool,
         signals: bool,
     ) -> Result<Ended, StartError> {
-        self.check()?;
+        self.config.check()?;
         let runtime = Handle::try_current();
         let runtime = runtime.map_err(|error| StartError::Runtime(error.to_string()))?;
         let (stop, abandon) = (CancellationToken::new(), CancellationToken::new());
@@ -322,26 +341,6 @@ impl Worker {
         heard.store(true, Ordering::Release);
         thread.join();
         result.unwrap_or_else(|_| Err(StartError::Runtime("the control thread died".to_owned())))
-    }
-
-    /// What can be refused before anything is touched.
-    fn check(&mut self) -> Result<(), StartError> {
-        let config = &mut self.config;
-        if config.handlers.is_empty() {
-            return Err(StartError::NoHandlers);
-        }
-        if config.concurrency == 0 {
-            return Err(StartError::NoSlots);
-        }
-        if config.queues.is_empty() {
-            config.queues.push((DEFAULT_QUEUE.to_owned(), 1));
-        }
-        // The label stands before the identity in what the worker calls itself.
-        let name = format!("{}:{}", config.label, uuid::Uuid::nil());
-        for (queue, _) in &config.queues {
-            Reserve::new(queue, config.names(), &name)?;
-        }
-        Ok(())
     }
 }
 

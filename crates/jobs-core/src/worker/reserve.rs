@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::{
     Nonce,
-    queue::{Reserve, Reserved},
+    queue::{BadRequest, Reserve, Reserved},
     retry::jittered,
     worker::{config::POLL, shared::Shared},
 };
@@ -14,11 +14,12 @@ use crate::{
 /// A worker that drains looks once more this long after its last job ended: what that job pushed
 /// through another handle is visible by then (R6).
 const VISIBLE: Duration = Duration::from_millis(260);
+/// A driver's hint about the next due job is looked at again after this at the latest.
+const LATEST_DUE: Duration = Duration::from_secs(3600);
 
 /// Decides about reserves.
 pub(crate) struct Reserver {
     shared: Rc<Shared>,
-    names: Vec<String>,
     queues: Vec<Line>,
     /// The last reserve brought a job that must run alone: ask for one at a time.
     careful: bool,
@@ -31,6 +32,8 @@ pub(crate) struct Reserver {
 /// One queue, as this worker sees it.
 struct Line {
     name: String,
+    /// What every call asks for; checked once.
+    request: Reserve,
     weight: i64,
     /// Smooth weighted round robin.
     credit: i64,
@@ -48,21 +51,27 @@ pub(crate) struct Ask {
     queue: usize,
     /// When it was first sent: its leases are trusted from then.
     pub sent: Instant,
+    /// It is sent again, because an answer was lost.
+    pub repeated: bool,
 }
 
 impl Reserver {
-    pub fn new(shared: Rc<Shared>, drains: bool) -> Self {
-        let (now, names) = (Instant::now(), shared.config.names());
-        let line = |(name, weight): &(String, u32)| Line {
-            name: name.clone(),
-            weight: i64::from(*weight),
-            credit: 0,
-            ask_at: now,
-            interval: POLL.0,
-            empty_at: None,
+    pub fn new(shared: Rc<Shared>, drains: bool) -> Result<Self, BadRequest> {
+        let now = Instant::now();
+        let line = |(name, weight): &(String, u32)| {
+            let request = Reserve::new(name, shared.config.names(), &shared.name)?;
+            Ok(Line {
+                name: name.clone(),
+                request: request.lease(shared.config.lease),
+                weight: i64::from(*weight),
+                credit: 0,
+                ask_at: now,
+                interval: POLL.0,
+                empty_at: None,
+            })
         };
-        let queues = shared.config.queues.iter().map(line).collect();
-        Self { shared, names, queues, careful: false, unresolved: None, drains }
+        let queues = shared.config.queues.iter().map(line).collect::<Result<_, BadRequest>>()?;
+        Ok(Self { shared, queues, careful: false, unresolved: None, drains })
     }
 
     /// What to ask for now, if anything. `rides`: a settlement is sent anyway, so asking costs
@@ -72,22 +81,22 @@ impl Reserver {
         if let Some(ask) = self.unresolved.take() {
             // Its deliveries are known by its nonce as long as their leases last (R3).
             if now < ask.sent + self.shared.config.lease.length() {
-                return Some(ask);
+                return Some(Ask { repeated: true, ..ask });
             }
             self.shared.asking.set(false);
         }
         if self.shared.stop.is_cancelled() {
             return None;
         }
-        let queue = self.pick(now, rides);
+        let wants = self.wants(now, rides);
         let config = &self.shared.config;
         let mut table = self.shared.table.borrow_mut();
-        let (Some(queue), false) = (queue, table.is_alone_here(now)) else {
+        if !wants || table.is_alone_here(now) {
             table.keep = false;
             drop(table);
             self.shared.refill();
             return None;
-        };
+        }
         let (waiting, target) = (table.line.len(), table.ahead(config.concurrency, now));
         let free = config.concurrency.saturating_sub(table.slots.len());
         if free == 0 {
@@ -100,16 +109,16 @@ impl Reserver {
         let quick = table.speed.quick();
         drop(table);
         let ahead = if self.careful { 0 } else { target.saturating_sub(waiting) };
-        let line = self.queues.get_mut(queue)?;
-        let request =
-            Reserve::new(&line.name, self.names.iter().cloned(), &self.shared.name).ok()?;
-        let request = request.slots(slots).ahead(ahead, quick).lease(config.lease);
+        // Only what is really asked for counts against a queue's share.
+        let queue = self.turn(now)?;
+        let request = self.queues.get(queue)?.request.clone().slots(slots).ahead(ahead, quick);
         self.shared.asking.set(true);
-        Some(Ask { request: request.nonce(Nonce::random()), queue, sent: now })
+        let request = request.nonce(Nonce::random());
+        Some(Ask { request, queue, sent: now, repeated: false })
     }
 
-    /// The queue whose turn it is.
-    fn pick(&mut self, now: Instant, rides: bool) -> Option<usize> {
+    /// Is a reserve worth its call?
+    fn wants(&mut self, now: Instant, rides: bool) -> bool {
         if self.shared.poke.take() {
             self.poke();
         }
@@ -120,10 +129,12 @@ impl Reserver {
                 line.ask_at = line.ask_at.min(confirm_at);
             }
         }
+        rides || self.queues.iter().any(|line| line.ask_at <= now)
+    }
+
+    /// The queue whose turn it is: among those that are due, else among all.
+    fn turn(&mut self, now: Instant) -> Option<usize> {
         let due = self.queues.iter().any(|line| line.ask_at <= now);
-        if !due && !rides {
-            return None;
-        }
         let takes_part = |line: &Line| !due || line.ask_at <= now;
         let total: i64 = self.queues.iter().filter(|line| takes_part(line)).map(|l| l.weight).sum();
         let mut best: Option<usize> = None;
@@ -159,17 +170,16 @@ impl Reserver {
             line.ask_at = if full { now } else { now + jittered(first) };
         }
         if let Some(wait) = reserved.next_due {
-            line.ask_at = line.ask_at.min(now + wait + Duration::from_millis(1));
+            line.ask_at = line.ask_at.min(now + wait.min(LATEST_DUE) + Duration::from_millis(1));
         }
         self.shared.metrics.reserved(&line.name, taken);
         self.shared.asking.set(false);
-        let sent = ask.sent;
         self.careful = {
             let last = |max: Option<u32>| max.unwrap_or(crate::retry::DEFAULT_MAX_ATTEMPTS);
             let mut all = reserved.deliveries.iter();
             all.any(|job| job.suspect && job.attempt >= last(job.job.max_attempts))
         };
-        self.shared.take(reserved.deliveries, sent);
+        self.shared.take(reserved.deliveries, ask.sent, ask.repeated);
     }
 
     /// The answer is lost: the same call is repeated, so that nothing it took is forgotten.

@@ -67,10 +67,20 @@ pub(crate) struct Pending {
 
 impl Shared {
     /// Takes what a reserve brought, first sent at `sent`, and starts what has a slot.
-    pub fn take(&self, deliveries: Vec<Delivery>, sent: Instant) {
+    ///
+    /// A repeated reserve may answer what the first one took or what it took itself, so its leases
+    /// are trusted from the first. Where too little of that is left for two renewals, the jobs are
+    /// given back unspent rather than started and ended at once.
+    pub fn take(&self, deliveries: Vec<Delivery>, sent: Instant, repeated: bool) {
+        let left = (sent + self.config.trust()).saturating_duration_since(Instant::now());
+        let stale = repeated && left < self.config.lease.length() / 2;
         let (mut give_back, took_none) = (Vec::new(), deliveries.is_empty());
         for delivery in deliveries {
             let run = self.insert(delivery, sent);
+            if stale {
+                give_back.push(run);
+                continue;
+            }
             let mut table = self.table.borrow_mut();
             let alone = table.claims.get(&run).is_some_and(|held| held.alone);
             match (alone, table.alone) {
@@ -88,6 +98,8 @@ impl Shared {
         }
         self.table.borrow_mut().keep = false;
         self.refill();
+        let last = self.table.borrow_mut().last_in_line();
+        last.into_iter().for_each(|run| self.finish(run, Outcome::Release));
     }
 
     fn insert(&self, delivery: Delivery, sent: Instant) -> u64 {
@@ -125,7 +137,7 @@ impl Shared {
                     run
                 }
                 None if free <= usize::from(table.keep) => return,
-                None => match table.line.pop_front() {
+                None => match table.next_in_line(now) {
                     Some(run) => run,
                     None => return,
                 },
@@ -149,7 +161,7 @@ impl Shared {
             return self.finish(run, Outcome::Snooze { after: crate::worker::config::SWEEP });
         };
         let grant = match Grant::reissue(&held.job) {
-            Ok(grant) => grant,
+            Ok(grant) => grant.with_payload_limit(self.config.payload_limit),
             Err(damaged) => {
                 let failure = Failure::retry(format!("its stored authority is damaged: {damaged}"));
                 let end = End::Returned(Err(failure));

@@ -45,6 +45,11 @@ impl Speed {
         }
     }
 
+    /// `name` is to be measured anew.
+    pub fn forget(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+
     /// The names that may be held ahead.
     pub fn quick(&self) -> Vec<String> {
         let quick = self.0.iter().filter(|(_, runs)| runs.p95.is_some_and(|p95| p95 < QUICK));

@@ -63,6 +63,11 @@ impl Held {
     pub fn max_attempts(&self) -> u32 {
         self.job.max_attempts.unwrap_or(crate::retry::DEFAULT_MAX_ATTEMPTS)
     }
+
+    /// Is this the last attempt it has?
+    pub fn is_last(&self) -> bool {
+        self.attempt >= self.max_attempts()
+    }
 }
 
 /// Where a claim in hand is.
@@ -107,13 +112,46 @@ impl Table {
         self.claims.values().any(|held| held.alone && now < held.delivered + ALONE)
     }
 
-    /// May the claim that waits to be alone start?
+    /// May the claim that waits to be alone start? Not beside another suspect: whichever of them
+    /// kills the process must not take this one's last attempt along.
     pub fn may_start_alone(&self, run: u64, now: Instant) -> bool {
         let other = |(id, held): (&u64, &Held)| {
             let long = held.phase == Phase::Running && now >= held.delivered + ALONE;
-            *id != run && held.alone && !long
+            *id != run && held.suspect && !long
         };
         !self.claims.iter().any(other)
+    }
+
+    /// Takes the next of the line that may start: no suspect beside one that runs alone.
+    pub fn next_in_line(&mut self, now: Instant) -> Option<u64> {
+        // One that returned is still lost with the process until the store took its result.
+        let alone_here = self.claims.values().any(|held| match held.phase {
+            Phase::Waiting => false,
+            Phase::Running => held.alone && now < held.delivered + ALONE,
+            Phase::Returned => held.alone,
+        });
+        if !alone_here {
+            return self.line.pop_front();
+        }
+        let suspect = |run: &u64| self.claims.get(run).is_some_and(|held| held.suspect);
+        let next = self.line.iter().position(|run| !suspect(run))?;
+        self.line.remove(next)
+    }
+
+    /// Takes out of the line what is on its last attempt: without a slot it would spend it, and
+    /// be parked, if this process died. Their names are held ahead again after new measurements.
+    pub fn last_in_line(&mut self) -> Vec<u64> {
+        let last = |run: &u64| self.claims.get(run).is_some_and(Held::is_last);
+        let (last, line): (Vec<u64>, Vec<u64>) = self.line.iter().copied().partition(last);
+        if !last.is_empty() {
+            self.line = line.into();
+        }
+        for run in &last {
+            if let Some(held) = self.claims.get(run).filter(|held| !held.suspect) {
+                self.speed.forget(&held.job.name);
+            }
+        }
+        last
     }
 
     /// How many jobs to hold ahead: none while a suspect runs, which may take them along.

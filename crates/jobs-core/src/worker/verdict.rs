@@ -26,14 +26,14 @@ pub(crate) fn verdict(
     started: bool,
     end: End,
 ) -> Outcome {
-    let fail = |after: Duration, cause: Cause| {
+    // Without a delay of its own, the backoff's, which is asked only where it counts.
+    let fail = |after: Option<Duration>, cause: Cause| {
         if attempt >= max_attempts {
-            Outcome::Park { cause }
-        } else {
-            Outcome::Retry { after, cause }
+            return Outcome::Park { cause };
         }
+        Outcome::Retry { after: after.unwrap_or_else(|| config.delay(name, attempt)), cause }
     };
-    let retry = |cause: String| fail(config.delay(name, attempt), Cause::new(cause));
+    let retry = |cause: String| fail(None, Cause::new(cause));
     match (end, why) {
         // The work happened, whatever was asked meanwhile.
         (End::Returned(Ok(())), _) => Outcome::Done,
@@ -45,9 +45,13 @@ pub(crate) fn verdict(
         {
             retry(format!("timed out after {limit:?}: {}", failure.cause))
         }
+        // It was told that the grace is over, and says so: nothing is held against the job.
+        (End::Returned(Err(Failure { then: Then::Retry, .. })), Some(Why::Shutdown)) => {
+            Outcome::Release
+        }
         (End::Returned(Err(Failure { then, cause })), _) => match then {
-            Then::Retry => fail(config.delay(name, attempt), cause),
-            Then::RetryAfter(after) => fail(after, cause),
+            Then::Retry => fail(None, cause),
+            Then::RetryAfter(after) => fail(Some(after), cause),
             Then::Park => Outcome::Park { cause },
             Then::Snooze(after) => Outcome::Snooze { after },
             Then::Cancel => Outcome::Cancelled { cause },

@@ -23,7 +23,9 @@ super::cases![
     k5_a_requested_cancel_reaches_the_handler,
     k5_a_handler_stuck_for_ever,
     k6_own_backoff,
+    k6_a_backoff_that_panics,
     k7_registration_is_checked,
+    k7_extreme_settings_are_refused_or_clamped,
 ];
 
 /// The handler's Grant is the pusher's authority, and what it pushes carries the person on.
@@ -262,4 +264,61 @@ async fn k7_registration_is_checked(kit: &Kit) {
     store.enqueue(&[checked(work("acme", 1))]).await.remove(0).expect("stored");
     let ended = worker(store).handle_with::<Work>(Named).run_until_idle().await;
     assert_eq!(ended.expect("it starts").settled, 1);
+}
+
+/// A backoff function that panics: the attempt fails as any other, by the default's delay, and
+/// nobody asks it about a job that is parked.
+async fn k6_a_backoff_that_panics(kit: &Kit) {
+    let store = kit.handle().await;
+    let job = push(&*store, work("acme", 0)).await;
+    let last = push(&*store, work("acme", 1).max_attempts(1)).await;
+    let worker = worker(store.clone())
+        .backoff(|attempt| panic!("no delay for {attempt}"))
+        .handle(async |_: Context, _: Work| Err::<(), _>(Failure::retry("no")));
+    let ended = worker.run_until_idle().await.expect("it starts");
+    assert_eq!((ended.exit_code(), ended.settled), (0, 2), "{ended:?}");
+    let wait = wait(&look(&*store, &job).await);
+    assert!(wait <= Duration::from_secs(15), "{wait:?}");
+    assert_eq!(state(&*store, &last).await, State::Parked);
+}
+
+/// A job type with a timeout and a number of attempts.
+macro_rules! extreme {
+    ($name:ident, $timeout:expr, $attempts:expr) => {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct $name;
+        impl jobs_core::JobType for $name {
+            const NAME: &'static str = "extreme";
+            const TIMEOUT: Timeout = $timeout;
+            const MAX_ATTEMPTS: u32 = $attempts;
+        }
+    };
+}
+extreme!(Endless, Timeout::After(Duration::MAX), 5);
+extreme!(Instant, Timeout::After(Duration::ZERO), 5);
+extreme!(Never, Timeout::Never, 0);
+
+/// What a type says is refused with its name where no push could say it; a grace without end is
+/// the longest there is.
+async fn k7_extreme_settings_are_refused_or_clamped(kit: &Kit) {
+    let store = kit.handle().await;
+    let on = || Worker::new(store.clone());
+    let types = [
+        on().handle(async |_: Context, _: Endless| Ok::<(), Failure>(())),
+        on().handle(async |_: Context, _: Instant| Ok::<(), Failure>(())),
+        on().handle(async |_: Context, _: Never| Ok::<(), Failure>(())),
+    ];
+    for worker in types {
+        let refused = worker.run_until_idle().await.expect_err("it is refused");
+        assert!(matches!(&refused, StartError::BadType { .. }), "{refused:?}");
+        assert!(refused.to_string().contains("extreme"), "{refused}");
+    }
+    let twice = worker(store.clone()).queue(QUEUE, 2);
+    let twice = twice.handle(async |_: Context, _: Work| Ok::<(), Failure>(()));
+    assert!(matches!(twice.run_until_idle().await, Err(StartError::QueueTwice(_))));
+    let job = push(&*store, work("acme", 1)).await;
+    let endless = worker(store.clone()).grace(Duration::MAX);
+    let endless = endless.handle(async |_: Context, _: Work| Ok::<(), Failure>(()));
+    assert_eq!(endless.run_until_idle().await.expect("it starts").exit_code(), 0);
+    assert_eq!(state(&*store, &job).await, State::Done);
 }

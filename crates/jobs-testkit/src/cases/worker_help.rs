@@ -109,6 +109,8 @@ pub struct Switch {
     pub off: AtomicBool,
     /// Every call that comes while this is set never answers.
     pub hangs: AtomicBool,
+    /// Calls of this method never answer.
+    pub hung: Mutex<&'static str>,
     /// So many renewals fail.
     pub renewals: AtomicUsize,
     /// So many calls happen, and their replies are lost.
@@ -134,7 +136,8 @@ impl Switch {
 
     async fn enter(&self, method: &'static str) -> Result<()> {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(method).or_default() += 1;
-        if self.hangs.load(Ordering::SeqCst) {
+        let hung = *self.hung.lock().unwrap_or_else(PoisonError::into_inner) == method;
+        if hung || self.hangs.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
         if self.off.load(Ordering::SeqCst) || (method == "renew" && take_one(&self.renewals)) {

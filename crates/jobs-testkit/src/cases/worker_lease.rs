@@ -26,6 +26,8 @@ super::cases![
     k3_one_failed_renewal_is_no_loss,
     k4_a_blocked_runtime_keeps_its_lease,
     k9_an_outage_is_survived,
+    k9_a_late_answer_starts_nothing,
+    k9_a_watch_that_hangs_slows_nobody,
     k9_lost_replies_lose_nothing,
     k9_a_store_that_hangs_is_survived,
 ];
@@ -247,4 +249,56 @@ async fn k9_a_store_that_hangs_is_survived(kit: &Kit) {
     };
     let (ended, ()) = tokio::join!(runs, hangs);
     assert_eq!(ended.expect("it starts").exit_code(), 0);
+}
+
+/// An idle worker's reserve fails until its lease, counted from the first try, is nearly over.
+/// What the repeated call then brings is given back, not started and ended at once.
+async fn k9_a_late_answer_starts_nothing(kit: &Kit) {
+    let store = kit.handle().await;
+    let flaky = Flaky::new(store.clone());
+    let switch = flaky.switch.clone();
+    let (tally, stop) = (Tally::default(), Arc::new(tokio::sync::Notify::new()));
+    let (counts, stopped) = (tally.clone(), stop.clone());
+    let handler = move |_: Context, Work(number): Work| {
+        counts.ran(number);
+        async {
+            sleep(Duration::from_millis(700)).await;
+            Ok::<(), Failure>(())
+        }
+    };
+    // Trusted for 2.6 s: the sixth try comes 2.8 to 3.1 s after the first.
+    let lease = Lease::new(Duration::from_millis(3500)).expect("legal");
+    let runs = worker(flaky).lease(lease).handle(handler);
+    let runs = runs.run_until(async move { stopped.notified().await });
+    let outage = async {
+        until("it started", || async { switch.count(&["reserve"]) > 0 }).await;
+        sleep(Duration::from_millis(300)).await;
+        switch.off.store(true, Ordering::SeqCst);
+        let before = switch.count(&["reserve"]);
+        until("five tries", || async { switch.count(&["reserve"]) >= before + 5 }).await;
+        let job = push(&*store, work("acme", 1)).await;
+        switch.off.store(false, Ordering::SeqCst);
+        until("it is done", || async { state(&*store, &job).await == State::Done }).await;
+        stop.notify_one();
+        look(&*store, &job).await.view.attempt
+    };
+    let (ended, attempt) = tokio::join!(runs, outage);
+    assert_eq!((ended.expect("it starts").exit_code(), attempt, tally.runs()), (0, 1, 1));
+}
+
+/// Only `watch` never answers: jobs are found by the polls, and run as fast as ever.
+async fn k9_a_watch_that_hangs_slows_nobody(kit: &Kit) {
+    let store = kit.handle().await;
+    let jobs: Vec<_> = (0..20).map(|number| work("acme", number)).collect();
+    push_all(&*store, &jobs).await;
+    let flaky = Flaky::new(store);
+    *flaky.switch.hung.lock().expect("whole") = "watch";
+    let handler = async |_: Context, _: Work| {
+        sleep(Duration::from_millis(15)).await;
+        Ok::<(), Failure>(())
+    };
+    let start = std::time::Instant::now();
+    let worker = worker(flaky).concurrency(1).handle(handler);
+    assert_eq!(worker.run_until_idle().await.expect("it starts").settled, 20);
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
 }
