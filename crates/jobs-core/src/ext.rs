@@ -236,6 +236,7 @@ pub trait AdminExt: Admin {
 
 impl<A: Admin + ?Sized> AdminExt for A {}
 
-fn unanswered(operation: &'static str) -> Error {
+/// A driver that breaks the contract: one answer per element.
+pub(crate) fn unanswered(operation: &'static str) -> Error {
     Error::new(ErrorKind::Internal, operation, "the driver answered fewer elements than it got")
 }

@@ -3,8 +3,8 @@
 //! - **G1** A Grant holds a subject, exactly one action and a scope. Its fields are private, it is
 //!   neither `Deserialize` nor `Default`, and nobody can edit a clone
 //!   (`g1_a_grant_cannot_be_forged`: programs that must not compile; `g1_no_derive_makes_a_grant`).
-//! - **G1** The doors are exactly these, and each refuses an empty or malformed subject, action or
-//!   tenant before it asks anybody (`g1_the_doors_refuse_bad_input`,
+//! - **G1** The doors are exactly these, and each refuses an empty, malformed or reserved subject, a malformed
+//!   action or tenant before it asks anybody (`g1_the_doors_refuse_bad_input`,
 //!   `g1_an_empty_subject_never_reaches_the_policy`, `g1_operators_are_refused_by_default`), and
 //!   says what was allowed, no more (`g1_a_grant_is_what_the_policy_allowed`):
 //!   1. [`Policy::authorize`]: a subject in one tenant, by the application's policy;
@@ -48,7 +48,8 @@ pub enum Scope {
 }
 
 /// The application's rules. Implement [`allows`](Self::allows); call
-/// [`authorize`](Self::authorize).
+/// [`authorize`](Self::authorize). Not object-safe, because its methods are async: where more than
+/// one policy may be given, take it as `fn routes<P: Policy>(policy: P)`.
 ///
 /// ```
 /// use jobs_core::grant::{Denied, Policy};
@@ -93,6 +94,7 @@ pub trait Policy: Sync {
         tenant: &str,
     ) -> impl Future<Output = Result<Grant, Forbidden>> + Send {
         async move {
+            check_user(subject)?;
             check(subject, action, Some(tenant))?;
             self.allows(subject, action, tenant)
                 .await
@@ -111,6 +113,7 @@ pub trait Policy: Sync {
         action: &str,
     ) -> impl Future<Output = Result<Grant, Forbidden>> + Send {
         async move {
+            check_user(subject)?;
             check(subject, action, None)?;
             self.allows_operator(subject, action)
                 .await
@@ -207,6 +210,15 @@ impl Grant {
     }
 }
 
+/// No user is called as code without one is, in the trail of who did what.
+fn check_user(subject: &str) -> Result<(), Forbidden> {
+    let rest = subject.strip_prefix(SYSTEM);
+    if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':')) {
+        return Err(Forbidden::ReservedSubject(excerpt(subject)));
+    }
+    Ok(())
+}
+
 fn check(subject: &str, action: &str, tenant: Option<&str>) -> Result<(), Forbidden> {
     if subject.is_empty() {
         return Err(Forbidden::NoSubject);
@@ -256,6 +268,9 @@ pub enum Forbidden {
     /// Longer than 200 bytes, or with a NUL.
     #[error("the subject is longer than 200 bytes or has a NUL: use the user's id")]
     BadSubject,
+    /// `system`, or `system:…`: what re-issued Grants and code without a user are called.
+    #[error("{0} is no user: `system` is who acts where no user does; use the user's id")]
+    ReservedSubject(String),
     /// Not an action's alphabet.
     #[error("{0} is no action: use [a-z0-9][a-z0-9._:-]{{0,63}}")]
     BadAction(String),

@@ -196,6 +196,7 @@ pub const STUB: Duration = Duration::from_secs(120);
 pub const KEPT_ATTEMPTS: usize = 100;
 
 /// The answer to one pushed job.
+#[must_use = "a duplicate or a held key stores nothing"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// It is stored.
@@ -225,7 +226,8 @@ pub struct Delivery {
     pub job: Job,
     /// Counting this delivery, from 1.
     pub attempt: u32,
-    /// Its last attempt was lost: start it in a free slot, alone.
+    /// Its last attempt was lost, perhaps because it kills its process: start it in a free slot,
+    /// hold nothing beside it, and give it no company that is on its last attempt.
     pub suspect: bool,
 }
 

@@ -14,6 +14,8 @@ use std::{
 
 use tokio::sync::{Notify, Semaphore};
 
+use crate::Result;
+
 /// Combines calls of one kind on one handle: `A` goes in, `B` comes out. Bound to no runtime.
 #[derive(Debug)]
 pub struct Sharing<A, B> {
@@ -39,7 +41,19 @@ enum Answer<B> {
     Gone,
 }
 
-impl<A: Clone, B> Sharing<A, B> {
+/// An answer that can say that there was none.
+pub trait Unanswered {
+    /// The driver answered fewer calls than it got.
+    fn unanswered() -> Self;
+}
+
+impl<T> Unanswered for Result<T> {
+    fn unanswered() -> Self {
+        Err(crate::ext::unanswered("enqueue"))
+    }
+}
+
+impl<A: Clone, B: Unanswered> Sharing<A, B> {
     /// Statements of up to `most` calls.
     pub fn new(most: usize) -> Self {
         Self { line: Mutex::default(), turn: Semaphore::new(1), most: most.max(1) }
@@ -87,8 +101,11 @@ impl<A: Clone, B> Sharing<A, B> {
             flight.calls = waiting.take(self.most).collect();
         }
         let inputs = flight.calls.iter().map(|call| call.input.clone()).collect();
-        let answers = statement(inputs).await;
+        // Sent again, a call without an answer would come back without one for ever.
+        let answers = statement(inputs).await.into_iter().map(Some);
+        let answers = answers.chain(std::iter::repeat_with(|| None));
         for (call, answer) in flight.calls.iter().zip(answers) {
+            let answer = answer.unwrap_or_else(B::unanswered);
             if call.is_waiting() {
                 *lock(&call.answer) = Answer::Ready(answer);
             }
@@ -150,13 +167,17 @@ mod tests {
 
     use super::*;
 
-    type Numbers = Sharing<u32, Result<u32, u32>>;
+    type Numbers = Sharing<u32, Result<u32>>;
+
+    fn refused() -> crate::Error {
+        crate::Error::new(crate::ErrorKind::Refused, "enqueue", "13")
+    }
 
     /// Counts statements, refuses 13, takes a moment.
-    async fn statement(count: &AtomicUsize, inputs: Vec<u32>) -> Vec<Result<u32, u32>> {
+    async fn statement(count: &AtomicUsize, inputs: Vec<u32>) -> Vec<Result<u32>> {
         count.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_millis(10)).await;
-        inputs.into_iter().map(|n| if n == 13 { Err(n) } else { Ok(n * 2) }).collect()
+        inputs.into_iter().map(|n| if n == 13 { Err(refused()) } else { Ok(n * 2) }).collect()
     }
 
     #[tokio::test]
@@ -168,8 +189,8 @@ mod tests {
         });
         for (number, call) in calls.collect::<Vec<_>>().into_iter().enumerate() {
             let number = number as u32;
-            let expected = if number == 13 { Err(13) } else { Ok(number * 2) };
-            assert_eq!(call.await.unwrap(), expected);
+            let expected = (number != 13).then_some(number * 2);
+            assert_eq!(call.await.unwrap().ok(), expected);
         }
         assert!(count.load(Ordering::SeqCst) <= 3, "a lone first one, then all others");
     }
@@ -181,7 +202,7 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let answer =
                 runtime.unwrap().block_on(sharing.call(number, |all| statement(&count, all)));
-            assert_eq!(answer, Ok(number * 2));
+            assert_eq!(answer.unwrap(), number * 2);
         }
     }
 
@@ -201,10 +222,17 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(3)).await;
             second[0].abort();
             for (index, call) in second.into_iter().enumerate().skip(1) {
-                assert_eq!(call.await.unwrap(), Ok((index as u32 + 1) * 2));
+                assert_eq!(call.await.unwrap().unwrap(), (index as u32 + 1) * 2);
             }
         }
         assert!(lock(&sharing.line).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_call_without_an_answer_fails() {
+        let sharing = Numbers::new(10);
+        let answer = sharing.call(1, |_| async { Vec::new() }).await;
+        assert_eq!(answer.unwrap_err().kind(), crate::ErrorKind::Internal);
     }
 
     #[tokio::test]

@@ -38,6 +38,7 @@ fn kind(forbidden: Forbidden) -> &'static str {
     match forbidden {
         Forbidden::NoSubject => "no subject",
         Forbidden::BadSubject => "bad subject",
+        Forbidden::ReservedSubject(_) => "reserved subject",
         Forbidden::BadAction(_) => "bad action",
         Forbidden::BadTenant(_) => "bad tenant",
         Forbidden::Denied { .. } => "denied",
@@ -61,6 +62,16 @@ async fn g1_the_doors_refuse_bad_input() {
             assert_eq!(kind(answer.unwrap_err()), "bad subject", "{subject:?}");
         }
     }
+    // A user who is called like this would be taken for the machine in the trail of who did what.
+    for subject in ["system", "system:", "system:nightly"] {
+        let answers = [
+            policy.authorize(subject, "invoice.send", "acme").await,
+            policy.authorize_operator(subject, "jobs.read").await,
+        ];
+        for answer in answers {
+            assert_eq!(kind(answer.unwrap_err()), "reserved subject", "{subject:?}");
+        }
+    }
     for action in bad_names {
         let answers = [
             policy.authorize("ada", action, "acme").await,
@@ -82,6 +93,7 @@ async fn g1_the_doors_refuse_bad_input() {
         }
     }
     assert_eq!(policy.0.load(Ordering::Relaxed), 0, "the policy was asked about malformed input");
+    assert!(policy.authorize("systemic", "invoice.send", "acme").await.is_ok());
 }
 
 #[tokio::test]

@@ -128,7 +128,7 @@ impl App {
         let job = Job::of(grant, &value).expect("the payload has a JSON form");
         let pushed = self.0.push(grant, job.clone()).await.expect("the Grant covers it");
         assert_eq!(pushed, Answer::Stored);
-        self.drain(self.worker::<T>().handle(handler)).await;
+        let _ended = self.drain(self.worker::<T>().handle(handler)).await;
         let record = self.0.get(&operator().await, &job.job_ref()).await.expect("memory answers");
         record.expect("it is stored").view
     }

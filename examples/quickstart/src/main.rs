@@ -8,6 +8,7 @@ use std::error::Error;
 use jobs_core::{
     Admin, Grant, Job, JobId, JobType, Policy, QueueExt, State,
     grant::Denied,
+    queue::Pushed,
     view::{JobView, List},
     worker::{Context, Failure, Worker},
 };
@@ -50,7 +51,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let invoice = 1001 + earlier.len() as u64;
     let job = Job::of(&grant, &SendInvoice { invoice })?;
     let id = job.id;
-    store.push(&grant, job).await?;
+    match store.push(&grant, job).await? {
+        Pushed::Stored => {}
+        other => return Err(format!("the id is new, but the store says {other:?}").into()),
+    }
     println!("ada pushed {} {id} for acme: send invoice {invoice}.", SendInvoice::NAME);
 
     // A job can be filled in by hand, but it does not get into the store with another tenant.
@@ -62,7 +66,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // In an application this is the `worker` subcommand, in a process of its own.
     let worker = Worker::new(store.clone()).concurrency(4).handle(send_invoice);
-    worker.run_until_idle().await?;
+    let ended = worker.run_until_idle().await?;
+    if ended.exit_code() != 0 {
+        return Err(format!("the worker left something: {ended:?}").into());
+    }
     println!("The worker had nothing more to do and stopped.");
 
     let now = tell_history(&store, &reader).await?;

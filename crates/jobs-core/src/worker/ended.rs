@@ -1,15 +1,17 @@
 //! How a worker ended.
 
-use std::process::{ExitCode, Termination};
+use crate::worker::config::StartError;
 
 /// How a worker ended, and what it left.
+#[must_use = "it says whether something was left"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Why.
     pub how: How,
     /// Runs that were settled, whatever their outcome.
     pub settled: u64,
-    /// Jobs it held that it could neither settle nor give back; their leases run out.
+    /// Jobs it held that it could neither settle nor give back, or whose leases it lost so lately
+    /// that nobody may have them yet.
     pub left: usize,
     /// Handlers that ignored their end and still hold a thread.
     pub stuck: usize,
@@ -39,9 +41,18 @@ impl Ended {
     }
 }
 
-/// So that `main` may return it.
-impl Termination for Ended {
-    fn report(self) -> ExitCode {
-        ExitCode::from(self.exit_code())
-    }
+/// The process's exit status for what [`run`](crate::Worker::run) answered: [`Ended::exit_code`],
+/// or 2 where the worker refused to start.
+///
+/// ```no_run
+/// # async fn run(worker: jobs_core::Worker) {
+/// let ended = worker.run().await;
+/// if let Err(refused) = &ended {
+///     eprintln!("{refused}");
+/// }
+/// std::process::exit(jobs_core::worker::exit_code(&ended).into());
+/// # }
+/// ```
+pub fn exit_code(ended: &Result<Ended, StartError>) -> u8 {
+    ended.as_ref().map_or_else(StartError::exit_code, Ended::exit_code)
 }

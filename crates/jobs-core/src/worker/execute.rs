@@ -1,6 +1,9 @@
 //! Stage: run. Hands jobs to the application's runtime and hears how they ended. Knows no storage.
 
-use std::time::Instant;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 use tokio::{runtime::Handle, sync::mpsc::UnboundedSender, task::AbortHandle};
 use tracing::Instrument;
@@ -17,11 +20,12 @@ pub(crate) struct Executor {
 #[derive(Debug)]
 pub(crate) struct Message {
     pub run: u64,
-    /// When the handler's first step was.
-    pub started: Option<Instant>,
     pub ended: Instant,
     pub how: End,
 }
+
+/// When a handler's first step was: empty while its runtime has not come to it.
+pub(crate) type Started = Arc<OnceLock<Instant>>;
 
 /// How a handler ended.
 #[derive(Debug)]
@@ -39,11 +43,13 @@ impl Executor {
         run: u64,
         context: Context,
         handler: impl FnOnce(Context) -> Running + Send + 'static,
-    ) -> AbortHandle {
+    ) -> (AbortHandle, Started) {
         let span = span(&context);
-        let mut report = Report { run, started: None, to: self.ended.clone(), said: false };
+        let mut report = Report { run, to: self.ended.clone(), said: false };
+        let started = Started::default();
+        let first = started.clone();
         let task = async move {
-            report.started = Some(Instant::now());
+            first.get_or_init(Instant::now);
             // The handler's first lines run inside too, before it has made a future.
             let body = async move { handler(context).await };
             let how = match Caught(Box::pin(body)).await {
@@ -53,28 +59,28 @@ impl Executor {
             report.say(how);
         };
         // An `Instrumented` that is off still costs an enter and an exit per poll.
-        if span.is_disabled() {
-            self.runtime.spawn(task).abort_handle()
+        let task = if span.is_disabled() {
+            self.runtime.spawn(task)
         } else {
-            self.runtime.spawn(task.instrument(span)).abort_handle()
-        }
+            self.runtime.spawn(task.instrument(span))
+        };
+        (task.abort_handle(), started)
     }
 }
 
 /// Sends the message, also when its task is dropped.
 struct Report {
     run: u64,
-    started: Option<Instant>,
     to: UnboundedSender<Message>,
     said: bool,
 }
 
 impl Report {
     fn say(&mut self, how: End) {
-        let (run, started, ended) = (self.run, self.started, Instant::now());
+        let (run, ended) = (self.run, Instant::now());
         self.said = true;
         // Nobody listens after the worker was dropped.
-        let _ = self.to.send(Message { run, started, ended, how });
+        let _ = self.to.send(Message { run, ended, how });
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    Claim,
+    Claim, Result,
     queue::Renewed,
     retry::jittered,
     worker::{call::call, config::CALL, shared::Shared, table::Phase, verdict::Why},
@@ -38,12 +38,21 @@ impl Heartbeat {
         if claims.is_empty() {
             return true;
         }
-        let (sent, lease) = (Instant::now(), self.shared.config.lease);
-        let limit = CALL.min(lease.length() / 3);
-        match call(limit, "renew", self.shared.store.renew(lease, &claims)).await {
-            Ok(answers) => {
-                runs.into_iter().zip(answers).for_each(|(run, told)| self.renewed(run, told, sent));
-                true
+        match self.renew(&runs, &claims).await {
+            Ok(()) => true,
+            // It may be one of them that the store cannot renew: the others keep their leases.
+            Err(error) if !error.is_transient() && claims.len() > 1 => {
+                self.shared.metrics.store_error(&error);
+                let mut all = true;
+                for (run, claim) in runs.chunks(1).zip(claims.chunks(1)) {
+                    let renewed = self.renew(run, claim).await;
+                    all &= renewed.is_ok();
+                    // Each takes its time; what failed now is repeated soon anyway.
+                    if renewed.is_err_and(|error| error.is_transient()) {
+                        return false;
+                    }
+                }
+                all
             }
             Err(error) => {
                 self.shared.metrics.store_error(&error);
@@ -51,6 +60,14 @@ impl Heartbeat {
                 false
             }
         }
+    }
+
+    async fn renew(&self, runs: &[u64], claims: &[Claim]) -> Result<()> {
+        let (sent, lease) = (Instant::now(), self.shared.config.lease);
+        let limit = CALL.min(lease.length() / 3);
+        let answers = call(limit, "renew", self.shared.store.renew(lease, claims)).await?;
+        runs.iter().zip(answers).for_each(|(run, told)| self.renewed(*run, told, sent));
+        Ok(())
     }
 
     fn renewed(&self, run: u64, told: Renewed, sent: Instant) {

@@ -2,7 +2,7 @@
 //!
 //! | metric | kind | labels | counts |
 //! |---|---|---|---|
-//! | `jobs_runs_total` | counter | `queue`, `name`, `outcome` | settled runs; `outcome` as in [`OutcomeKind`], `lost` when the result was refused |
+//! | `jobs_runs_total` | counter | `queue`, `name`, `outcome` | runs that ended; `outcome` as in [`OutcomeKind`], `lost` when the lease was |
 //! | `jobs_run_seconds` | histogram | `queue`, `name` | how long handlers ran |
 //! | `jobs_leases_lost_total` | counter | `queue`, `name` | runs that lost their lease here |
 //! | `jobs_reserved_total` | counter | `queue` | deliveries |
@@ -13,7 +13,11 @@
 //!
 //! Install the recorder before the worker starts. Without one, nothing is built per job.
 
-use std::{cell::RefCell, collections::HashMap, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    time::Duration,
+};
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
@@ -24,7 +28,8 @@ pub(crate) struct Metrics {
     runs: RefCell<HashMap<String, HashMap<String, PerName>>>,
     busy: Gauge,
     stuck: Gauge,
-    stuck_now: std::cell::Cell<usize>,
+    busy_now: Cell<i32>,
+    stuck_now: Cell<usize>,
     swept: Counter,
 }
 
@@ -44,7 +49,8 @@ impl Metrics {
             runs: RefCell::new(runs.collect()),
             busy: gauge!("jobs_slots_busy"),
             stuck: gauge!("jobs_slots_stuck"),
-            stuck_now: std::cell::Cell::new(0),
+            busy_now: Cell::new(0),
+            stuck_now: Cell::new(0),
             swept: counter!("jobs_swept_total"),
         }
     }
@@ -72,6 +78,7 @@ impl Metrics {
     }
 
     pub fn busy(&self, by: i32) {
+        self.busy_now.set(self.busy_now.get() + by);
         self.busy.increment(f64::from(by));
     }
 
@@ -95,6 +102,14 @@ impl Metrics {
 
     pub fn store_error(&self, error: &Error) {
         counter!("jobs_store_errors_total", "operation" => error.operation()).increment(1);
+    }
+}
+
+/// A worker that ended has no slots, whatever its handlers still do.
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.stuck(0);
+        self.busy(-self.busy_now.get());
     }
 }
 

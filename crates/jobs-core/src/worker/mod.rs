@@ -21,12 +21,14 @@
 //!   leases by its own clock before they end (`k3_an_outage_ends_runs_before_their_leases`). One
 //!   failed renewal is not a loss (`k3_one_failed_renewal_is_no_loss`).
 //! - **K4** A handler that blocks the whole application runtime for three leases keeps its lease
-//!   and runs once (`k4_a_blocked_runtime_keeps_its_lease`).
+//!   and runs once, and what waits behind it is charged for nothing
+//!   (`k4_a_blocked_runtime_keeps_its_lease`).
 //! - **K5** Error, panic, timeout, undecodable payload: each a failed attempt with its message on
 //!   record, and the worker lives on (`k5_every_failure_is_on_record`); a handler can say park,
 //!   snooze, cancel, and when to retry (`k5_a_handler_decides`); a cancel requested by an operator
 //!   reaches the handler (`k5_a_requested_cancel_reaches_the_handler`). A handler that ignores its
-//!   timeout is settled without it and its slot reported (`k5_a_handler_stuck_for_ever`).
+//!   timeout is settled without it and its slot reported (`k5_a_handler_stuck_for_ever`), and a
+//!   drain does not wait for it (`k5_a_stuck_handler_does_not_stop_a_drain`).
 //! - **K6** Backoff is the worker's, or the type's own (`k6_own_backoff`); where that panics, the
 //!   default (`k6_a_backoff_that_panics`).
 //! - **K7** Registering a name twice panics, no handlers are refused
@@ -44,10 +46,13 @@
 //!   (`k9_lost_replies_lose_nothing`), and one that comes late starts none that would lose its
 //!   lease at once (`k9_a_late_answer_starts_nothing`); every store call has a deadline
 //!   (`k9_a_store_that_hangs_is_survived`), and nothing waits for a wake-up handle
-//!   (`k9_a_watch_that_hangs_slows_nobody`).
+//!   (`k9_a_watch_that_hangs_slows_nobody`). A driver that answers fewer settlements than it got is
+//!   asked again (`k9_a_settlement_without_an_answer_is_repeated`).
 //! - **K10** Two workers with one label are two (`k10_two_workers_of_one_label`); queues have
-//!   weights (`k10_queues_have_weights`).
+//!   weights (`k10_queues_have_weights`), and are those of the job types where none is named
+//!   (`k10_a_types_own_queue_is_worked`).
 //! - **K11** The Recorder gets each finished run with its timeline (`k11_the_recorder_gets_each_run`).
+//! - **P5** What a handler may push is the worker's to say (`p5_a_handlers_limit_is_its_workers`).
 //! - **N1** A push wakes an idle worker, however long its poll interval is by then
 //!   (`n1_a_push_wakes_an_idle_worker`).
 //! - **N2** An idle worker touches job data less than once a second, all queues together
@@ -97,7 +102,7 @@ pub use crate::{
     handler::{Failure, Handler},
 };
 pub use config::StartError;
-pub use ended::{Ended, How};
+pub use ended::{Ended, How, exit_code};
 pub use panic::install_panic_hook;
 pub use record::{FinishedRun, Recorder, Timeline};
 
@@ -127,8 +132,8 @@ use control::Control;
 ///         Ok::<(), Failure>(())
 ///     })
 ///     .run()
-///     .await?;
-/// std::process::exit(ended.exit_code().into());
+///     .await;
+/// std::process::exit(jobs_core::worker::exit_code(&ended).into());
 /// # }
 /// ```
 #[must_use = "a worker does nothing until it runs"]
@@ -269,8 +274,8 @@ impl Worker {
 
     /// Runs until SIGTERM or SIGINT, then shuts down in order (K8). At a second signal it returns
     /// at once, and if the application has not picked that up within a second, the process exits
-    /// with status 130. Leave `main` with `std::process::exit(ended.exit_code().into())`: a
-    /// runtime that is dropped waits for handlers that block.
+    /// with status 130. Leave `main` with [`exit_code`] and `std::process::exit`: a runtime that is
+    /// dropped waits for handlers that block.
     ///
     /// # Errors
     /// [`StartError`] when it did not start. A store that is away is waited for.
@@ -294,7 +299,7 @@ impl Worker {
     }
 
     /// Runs until no job of its names is due, running or held, and returns. Jobs that are due
-    /// later stay. For tests, for schedules that start a process, and for a first look.
+    /// later stay, and so do handlers that ignored their end, which [`Ended::stuck`] counts. For tests, for schedules that start a process, and for a first look.
     ///
     /// # Errors
     /// [`StartError`] when it did not start. A store that is away is waited for.

@@ -37,6 +37,8 @@ impl<F: Future> Future for Caught<F> {
     type Output = Result<F::Output, String>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Of an earlier panic that the handler caught itself.
+        LOCATION.take();
         let outer = IN_HANDLER.replace(true);
         let polled = catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(context)));
         IN_HANDLER.set(outer);

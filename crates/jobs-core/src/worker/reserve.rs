@@ -91,7 +91,7 @@ impl Reserver {
         let wants = self.wants(now, rides);
         let config = &self.shared.config;
         let mut table = self.shared.table.borrow_mut();
-        if !wants || table.is_alone_here(now) {
+        if !wants || table.is_closed(now) {
             table.keep = false;
             drop(table);
             self.shared.refill();
@@ -208,18 +208,22 @@ impl Reserver {
     pub fn can_ask(&self) -> bool {
         let table = self.shared.table.borrow();
         let free = table.slots.len() < self.shared.config.concurrency;
-        free && !self.shared.stop.is_cancelled() && !table.is_alone_here(Instant::now())
+        free && !self.shared.stop.is_cancelled() && !table.is_closed(Instant::now())
     }
 
     /// Is there nothing to do, held or due, as far as the store showed since the last job ended?
+    /// A stuck handler's slot is not waited for; where all are stuck, nothing more can be done.
+    /// A job whose lease was lost here is waited for until it is somebody's again.
     pub fn is_idle(&self) -> bool {
         let confirm_at = self.shared.active.get() + VISIBLE;
         let confirmed = |line: &Line| line.empty_at.is_some_and(|at| at >= confirm_at);
         let table = self.shared.table.borrow();
-        let empty = table.claims.is_empty() && table.slots.is_empty();
-        empty
-            && self.unresolved.is_none()
+        let (now, taken) = (Instant::now(), table.slots.len());
+        let empty = table.claims.is_empty() && taken == table.stuck(now);
+        let nothing_more = table.still_lost(now) == 0
             && self.shared.swept.get()
-            && self.queues.iter().all(confirmed)
+            && self.queues.iter().all(confirmed);
+        let all_stuck = taken >= self.shared.config.concurrency;
+        empty && self.unresolved.is_none() && (all_stuck || nothing_more)
     }
 }

@@ -1,22 +1,19 @@
 //! Stage: settle. Keeps outcomes until the store took them; the exchange sends them.
 
-use std::{rc::Rc, time::Duration};
+use std::rc::Rc;
 
 use tokio::time::Instant;
 
 use crate::{
-    Error, OutcomeKind, Settled,
+    Error, Settled,
     worker::{
-        record::{FinishedRun, Timeline, tell},
+        record::report,
         shared::{Pending, Shared},
     },
 };
 
 /// Most settlements of one call.
 const BATCH: usize = 512;
-/// How long after a lease ended its settlement is still tried: as long as nobody swept, the claim
-/// is the claim, and while the store is away nobody can.
-const STILL_TRIED: Duration = Duration::from_secs(60);
 /// A settlement that the store refuses by itself is given up after so many tries.
 const REFUSALS: u32 = 5;
 
@@ -45,11 +42,13 @@ impl Settler {
     pub fn answered(&mut self, batch: Vec<Pending>, answers: Vec<Settled>) {
         self.shared.settling.set(0);
         self.one_by_one = self.one_by_one.saturating_sub(1);
-        if answers.len() != batch.len() {
-            tracing::error!("the driver answered {} of {} settlements", answers.len(), batch.len());
-        }
+        let (mut batch, count) = (batch, answers.len());
+        let unanswered = batch.split_off(count.min(batch.len()));
         for (pending, settled) in batch.into_iter().zip(answers) {
             self.settled(pending, settled);
+        }
+        if !unanswered.is_empty() {
+            self.failed(unanswered, &crate::ext::unanswered("settle"));
         }
         // Another job that must run alone may have waited for one of these.
         self.shared.refill();
@@ -58,17 +57,7 @@ impl Settler {
     fn settled(&mut self, pending: Pending, settled: Settled) {
         let shared = &self.shared;
         let Some(held) = shared.table.borrow_mut().claims.remove(&pending.run) else { return };
-        let (now, job) = (Instant::now(), &held.job);
-        let since = |later: Option<Instant>, earlier: Option<Instant>| match (later, earlier) {
-            (Some(later), Some(earlier)) => later.saturating_duration_since(earlier),
-            _ => Duration::ZERO,
-        };
-        let ran = since(held.ended, held.started);
-        let outcome = &pending.settlement.outcome;
-        let kind = match settled {
-            Settled::Applied(_) | Settled::AlreadyApplied(_) => outcome.kind(),
-            Settled::Lost => OutcomeKind::Lost,
-        };
+        let (job, outcome) = (&held.job, &pending.settlement.outcome);
         if let (Some(cause), Settled::Applied(state)) = (outcome.cause(), settled) {
             let (name, id) = (&job.name, job.id);
             tracing::warn!(name, %id, attempt = held.attempt, %state, %cause, "a run failed");
@@ -77,35 +66,25 @@ impl Settler {
             shared.metrics.lease_lost(job);
             tracing::warn!(name = job.name, id = %job.id, "a result was refused: the lease is lost");
         }
-        shared.metrics.settled(job, kind, ran);
-        shared.settled.set(shared.settled.get() + 1);
-        if let Some(recorder) = &shared.config.recorder {
-            let timeline = Timeline {
-                held: since(held.dispatched, Some(held.delivered)),
-                queued: since(held.started, held.dispatched),
-                ran,
-                settled: since(Some(now), held.ended),
-            };
-            let attempt = held.attempt;
-            tell(&**recorder, &FinishedRun { job, attempt, outcome, settled, timeline });
-        }
+        // What it left in the store is looked at after this.
+        shared.active.set(Instant::now());
+        report(shared, &held, outcome, settled);
     }
 
-    /// The store failed: the batch is sent again, until each lease is surely gone.
+    /// The store failed: the batch is sent again, however long that takes. Until somebody swept, a
+    /// claim is the claim, and the store's `Lost` says when it is not.
     pub fn failed(&mut self, batch: Vec<Pending>, error: &Error) {
         self.shared.settling.set(0);
-        let (now, refused) = (Instant::now(), !error.is_transient());
+        let refused = !error.is_transient();
         let alone = batch.len() == 1;
         if refused && !alone {
             self.one_by_one = batch.len();
         }
-        let lease = self.shared.config.lease.length();
         for mut pending in batch.into_iter().rev() {
             pending.refused += u32::from(refused && alone);
             let mut table = self.shared.table.borrow_mut();
             let Some(held) = table.claims.get(&pending.run) else { continue };
-            let gone = now > held.trusted_until + lease + STILL_TRIED;
-            if gone || pending.refused >= REFUSALS {
+            if pending.refused >= REFUSALS {
                 let (name, id) = (&held.job.name, held.job.id);
                 tracing::error!(name, %id, %error, "a result is given up, the job will run again");
                 table.claims.remove(&pending.run);

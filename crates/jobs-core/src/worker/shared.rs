@@ -11,14 +11,15 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Context, Failure, Grant, Outcome, Queue, Settlement,
+    Context, Failure, Grant, Outcome, Queue, Settled, Settlement,
     context::Inner,
     queue::Delivery,
     retry::DEFAULT_MAX_ATTEMPTS,
     worker::{
-        config::Config,
+        config::{Config, SWEEP},
         execute::{End, Executor, Message},
         metrics::Metrics,
+        record::report,
         table::{Held, Phase, Slot, Table},
         verdict::{Why, verdict},
     },
@@ -119,6 +120,9 @@ impl Shared {
             ended: None,
         };
         let mut table = self.table.borrow_mut();
+        if !table.lost.is_empty() {
+            table.found(&held.job.job_ref());
+        }
         let run = table.next();
         table.claims.insert(run, held);
         run
@@ -158,7 +162,7 @@ impl Shared {
         let Some(known) = self.config.handlers.get(&name) else {
             drop(table);
             tracing::error!(name, "the store delivered a job that this worker does not know");
-            return self.finish(run, Outcome::Snooze { after: crate::worker::config::SWEEP });
+            return self.finish(run, Outcome::Snooze { after: SWEEP });
         };
         let grant = match Grant::reissue(&held.job) {
             Ok(grant) => grant.with_payload_limit(self.config.payload_limit),
@@ -184,19 +188,30 @@ impl Shared {
         held.dispatched = Some(now);
         let job = held.job.clone();
         let handler = known.handler.clone();
-        let abort = self.executor.start(run, context, move |context| handler(context));
+        let (abort, started) = self.executor.start(run, context, move |context| handler(context));
         let timeout = self.config.timeout(&name, job.timeout);
-        let slot = Slot { job, abort, stop, since: now, timeout, told: None, dropped: false };
+        let slot = Slot {
+            job,
+            abort,
+            stop,
+            started,
+            since: now,
+            timeout,
+            told: None,
+            dropped: false,
+            lost: None,
+        };
         table.slots.insert(run, slot);
         self.metrics.busy(1);
     }
 
     /// A handler ended: its slot is free, and its job is settled if the claim is still held.
     pub fn ended(&self, message: Message) {
-        let Message { run, started, ended, how } = message;
+        let Message { run, ended, how } = message;
         let now = Instant::now();
         let mut table = self.table.borrow_mut();
         let Some(slot) = table.slots.remove(&run) else { return };
+        let started = slot.started.get().copied().map(Instant::from_std);
         self.metrics.busy(-1);
         if slot.is_stuck(now) {
             tracing::warn!(name = slot.job.name, id = %slot.job.id, "a stuck handler ended");
@@ -204,22 +219,36 @@ impl Shared {
         if matches!(how, End::Returned(_)) {
             table.speed.ran(&slot.job.name, now - slot.since);
         }
+        let why = slot.told.map(|(why, _)| why);
+        if let Some(held) = slot.lost {
+            let held = Held { started, ended: Some(Instant::from_std(ended)), ..held };
+            let outcome = self.outcome_of(&held, why, how);
+            drop(table);
+            report(self, &held, &outcome, Settled::Lost);
+            return self.freed(now);
+        }
         let mut outcome = None;
         if let Some(held) = table.claims.get_mut(&run).filter(|held| held.phase == Phase::Running) {
-            held.started = started.map(Instant::from_std);
+            held.started = started;
             held.ended = Some(Instant::from_std(ended));
-            outcome = Some(self.outcome_of(held, slot.told.map(|(why, _)| why), how));
+            outcome = Some(self.outcome_of(held, why, how));
         }
         drop(table);
         if let Some(outcome) = outcome {
             self.finish(run, outcome);
         }
+        self.freed(now);
+    }
+
+    /// A slot is free.
+    fn freed(&self, now: Instant) {
         self.active.set(now);
         self.refill();
         self.work.notify_one();
     }
 
-    fn outcome_of(&self, held: &Held, why: Option<Why>, end: End) -> Outcome {
+    /// The outcome of a run that its handler or the clock ended.
+    pub fn outcome_of(&self, held: &Held, why: Option<Why>, end: End) -> Outcome {
         let attempts = (held.attempt, held.max_attempts());
         verdict(&self.config, &held.job.name, attempts, why, held.started.is_some(), end)
     }
@@ -248,14 +277,19 @@ impl Shared {
     pub fn tell(&self, run: u64, why: Why) {
         let now = Instant::now();
         let mut table = self.table.borrow_mut();
+        let mut lost = None;
         if why == Why::LeaseLost
             && let Some(held) = table.claims.remove(&run)
         {
             self.metrics.lease_lost(&held.job);
             let job = &held.job;
             tracing::warn!(name = job.name, id = %job.id, attempt = held.attempt, "lease lost");
+            // Somebody sweeps it within that time (X2).
+            table.lost(job.job_ref(), now, now + self.config.lease.length() + 2 * SWEEP);
+            lost = Some(held);
         }
         let Some(slot) = table.slots.get_mut(&run) else { return };
+        slot.lost = lost.or(slot.lost.take());
         let lost_later = why == Why::LeaseLost && !slot.dropped;
         if slot.told.is_none() || lost_later {
             slot.told = Some((why, now));
@@ -263,9 +297,8 @@ impl Shared {
         }
     }
 
-    /// Tells a run to end and drops it: the grace period was its warning.
+    /// Drops a run that was told to end.
     pub fn end_now(&self, run: u64) {
-        self.tell(run, Why::Shutdown);
         if let Some(slot) = self.table.borrow_mut().slots.get_mut(&run) {
             slot.dropped = true;
             slot.abort.abort();

@@ -2,8 +2,8 @@
 //!
 //! 1. Nothing more is reserved, what waits is given back unspent, handlers see it.
 //! 2. Handlers have the grace period. Heartbeats go on: a drain may last longer than a lease.
-//! 3. What can be dropped is dropped and given back unspent; what can not is left to its lease,
-//!    neither settled nor renewed.
+//! 3. Handlers are told to end, and a moment later what can be dropped is dropped and given back
+//!    unspent; what can not is left to its lease, neither settled nor renewed.
 //! 4. Settlements flush. Renewals stop last.
 
 use std::{rc::Rc, time::Duration};
@@ -11,10 +11,11 @@ use std::{rc::Rc, time::Duration};
 use tokio::time::{Instant, sleep};
 
 use crate::worker::{
-    config::CALL,
+    config::{CALL, DROP_AFTER},
     ended::{Ended, How},
     shared::Shared,
     table::Phase,
+    verdict::Why,
 };
 
 /// How often it looks.
@@ -38,6 +39,9 @@ impl Shutdown {
         let runs = || !shared.table.borrow().in_phase(Phase::Running).is_empty();
         wait_while(runs, shared.config.grace).await;
         let running = shared.table.borrow().in_phase(Phase::Running);
+        running.iter().for_each(|run| shared.tell(*run, Why::Shutdown));
+        wait_while(runs, DROP_AFTER.0).await;
+        let running = shared.table.borrow().in_phase(Phase::Running);
         running.into_iter().for_each(|run| shared.end_now(run));
         wait_while(runs, DROP).await;
         self.leave_running();
@@ -48,7 +52,8 @@ impl Shutdown {
         };
         wait_while(flushes, shared.config.lease.length().max(CALL)).await;
         let table = shared.table.borrow();
-        let left = shared.left.get() + table.claims.len();
+        let lost = table.still_lost(Instant::now());
+        let left = shared.left.get() + table.claims.len() + lost;
         let stuck = table.slots.len();
         Ended { how: How::Stopped, settled: shared.settled.get(), left, stuck }
     }

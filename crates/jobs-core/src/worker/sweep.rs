@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     retry::jittered,
@@ -12,6 +12,9 @@ use crate::{
         shared::Shared,
     },
 };
+
+/// Sweeps in a row. A store that always has more must not make this a busy loop.
+const MOST: usize = 200;
 
 /// Sweeps.
 pub(crate) struct Sweeper {
@@ -31,9 +34,12 @@ impl Sweeper {
         }
     }
 
-    /// Sweeps until nothing is left to do; `false` when the store failed.
+    /// Sweeps until nothing is left to do, or often enough for once; `false` when the store failed.
     async fn once(&self, retry: &mut Retry) -> bool {
-        loop {
+        for _ in 0..MOST {
+            if self.shared.stop.is_cancelled() {
+                break;
+            }
             let swept = match call(CALL, "sweep", self.shared.store.sweep()).await {
                 Ok(swept) => swept,
                 Err(error) => {
@@ -46,9 +52,11 @@ impl Sweeper {
             for lost in &swept.lost {
                 let (name, job, state) = (&lost.name, &lost.job, lost.state);
                 tracing::warn!(name, %job, attempt = lost.attempt, %state, "a lost job is back");
+                self.shared.table.borrow_mut().found(job);
             }
             self.shared.metrics.swept(swept.lost.len());
             if swept.promoted > 0 || !swept.lost.is_empty() {
+                self.shared.active.set(Instant::now());
                 self.shared.poke.set(true);
                 self.shared.work.notify_one();
             }
@@ -56,8 +64,9 @@ impl Sweeper {
                 if !self.shared.swept.replace(true) {
                     self.shared.work.notify_one();
                 }
-                return true;
+                break;
             }
         }
+        true
     }
 }

@@ -14,8 +14,8 @@ use tokio::{task::AbortHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Claim, Job,
-    worker::{config::STUCK_AFTER, speed::Speed, verdict::Why},
+    Claim, Job, JobRef,
+    worker::{config::STUCK_AFTER, execute::Started, speed::Speed, verdict::Why},
 };
 
 /// A run that goes on longer than this keeps its slot out of the count of those that held jobs
@@ -24,6 +24,8 @@ const LONG: Duration = Duration::from_millis(100);
 /// How long a job that runs alone keeps others from being reserved: a job that kills its process
 /// does so early, and a long one must not stop the worker.
 const ALONE: Duration = Duration::from_secs(5);
+/// The same for one that has more attempts.
+const SUSPECT: Duration = Duration::from_secs(1);
 
 /// What a worker has in hand.
 #[derive(Default)]
@@ -38,6 +40,8 @@ pub(crate) struct Table {
     /// Leave one slot free: a reserve is about to ask for it.
     pub keep: bool,
     pub speed: Speed,
+    /// Jobs that lost their lease here, each until it was seen again or some worker surely has it.
+    pub lost: Vec<(JobRef, Instant)>,
 }
 
 /// One claim in hand.
@@ -86,11 +90,14 @@ pub(crate) struct Slot {
     pub job: Arc<Job>,
     pub abort: AbortHandle,
     pub stop: CancellationToken,
+    pub started: Started,
     pub since: Instant,
     pub timeout: Option<Duration>,
     /// Why and when it was told to end.
     pub told: Option<(Why, Instant)>,
     pub dropped: bool,
+    /// Its claim, where it lost its lease: what became of the run is known when the handler ends.
+    pub lost: Option<Held>,
 }
 
 impl Slot {
@@ -107,30 +114,31 @@ impl Table {
         self.last
     }
 
-    /// Does a run that must be alone keep others out?
-    pub fn is_alone_here(&self, now: Instant) -> bool {
-        self.claims.values().any(|held| held.alone && now < held.delivered + ALONE)
+    /// Does a suspect keep others from being reserved? A delivery is an attempt, so what is in
+    /// hand when one kills the process has spent it, started or not.
+    pub fn is_closed(&self, now: Instant) -> bool {
+        self.claims.values().any(|held| match held.phase {
+            _ if held.alone => now < held.delivered + ALONE,
+            Phase::Waiting | Phase::Running => held.suspect && now < held.delivered + SUSPECT,
+            Phase::Returned => false,
+        })
     }
 
-    /// May the claim that waits to be alone start? Not beside another suspect: whichever of them
-    /// kills the process must not take this one's last attempt along.
+    /// May the claim that waits to be alone start? Whichever of two suspects kills the process,
+    /// it must not take the other's last attempt along; a result counts once the store has it.
     pub fn may_start_alone(&self, run: u64, now: Instant) -> bool {
-        let other = |(id, held): (&u64, &Held)| {
-            let long = held.phase == Phase::Running && now >= held.delivered + ALONE;
-            *id != run && held.suspect && !long
+        let in_the_way = |held: &Held| match held.phase {
+            Phase::Waiting | Phase::Returned => held.alone,
+            Phase::Running => held.suspect && now < held.delivered + ALONE,
         };
-        !self.claims.iter().any(other)
+        !self.claims.iter().any(|(other, held)| *other != run && in_the_way(held))
     }
 
-    /// Takes the next of the line that may start: no suspect beside one that runs alone.
+    /// Takes the next of the line that may start: no suspect while one that must be alone is in
+    /// hand.
     pub fn next_in_line(&mut self, now: Instant) -> Option<u64> {
-        // One that returned is still lost with the process until the store took its result.
-        let alone_here = self.claims.values().any(|held| match held.phase {
-            Phase::Waiting => false,
-            Phase::Running => held.alone && now < held.delivered + ALONE,
-            Phase::Returned => held.alone,
-        });
-        if !alone_here {
+        let ran_long = |held: &Held| held.phase == Phase::Running && now >= held.delivered + ALONE;
+        if !self.claims.values().any(|held| held.alone && !ran_long(held)) {
             return self.line.pop_front();
         }
         let suspect = |run: &u64| self.claims.get(run).is_some_and(|held| held.suspect);
@@ -161,6 +169,22 @@ impl Table {
         }
         let long = self.slots.values().filter(|slot| now >= slot.since + LONG).count();
         self.speed.ahead(concurrency.saturating_sub(long))
+    }
+
+    /// This job lost its lease here, and is somebody's again at `until`.
+    pub fn lost(&mut self, job: JobRef, now: Instant, until: Instant) {
+        self.lost.retain(|(_, until)| now < *until);
+        self.lost.push((job, until));
+    }
+
+    /// This job is in hand again, or the sweep has answered it.
+    pub fn found(&mut self, job: &JobRef) {
+        self.lost.retain(|(lost, _)| lost != job);
+    }
+
+    /// Jobs that lost their lease here and are still nobody's, as far as this worker knows.
+    pub fn still_lost(&self, now: Instant) -> usize {
+        self.lost.iter().filter(|(_, until)| now < *until).count()
     }
 
     /// Handlers that were told to end and did not.

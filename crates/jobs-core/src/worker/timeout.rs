@@ -11,8 +11,8 @@ use crate::{
         config::{DROP_AFTER, STUCK_AFTER},
         execute::End,
         shared::Shared,
-        table::{Phase, Slot},
-        verdict::{Why, verdict},
+        table::{Phase, Slot, Table},
+        verdict::Why,
     },
 };
 
@@ -114,15 +114,18 @@ impl Clock {
         });
         for (run, why) in stuck {
             let outcome = {
-                let table = self.shared.table.borrow();
-                let Some(held) = table.claims.get(&run) else { continue };
+                let Table { claims, slots, .. } = &mut *self.shared.table.borrow_mut();
+                let (Some(held), Some(slot)) = (claims.get_mut(&run), slots.get(&run)) else {
+                    continue;
+                };
                 if held.phase != Phase::Running {
                     continue;
                 }
-                let (name, id) = (&held.job.name, held.job.id);
-                tracing::error!(name, %id, "a handler ignores its end: its slot is stuck");
-                let attempts = (held.attempt, held.max_attempts());
-                verdict(&self.shared.config, name, attempts, Some(why), true, End::Dropped)
+                held.started = slot.started.get().copied().map(Instant::from_std);
+                let (name, id, began) = (&held.job.name, held.job.id, held.started.is_some());
+                tracing::error!(name, %id, began, "a handler ignores its end: its slot is stuck");
+                // One whose runtime never came to it is not charged.
+                self.shared.outcome_of(held, Some(why), End::Dropped)
             };
             self.shared.finish(run, outcome);
         }

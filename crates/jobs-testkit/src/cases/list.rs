@@ -8,6 +8,7 @@ use std::{
 use jobs_core::{
     Admin, Grant, Job, JobId, JobRef, Outcome, Policy, State,
     ext::AdminExt,
+    queue::Pushed,
     view::{COUNTED, Count, Cursor, List},
 };
 
@@ -122,7 +123,7 @@ async fn a2_a_page_has_a_budget(kit: &Kit) {
     assert_eq!(cancel(&*store, &rare).await, jobs_core::admin::Cancelled::Cancelled);
     let noise: Vec<_> = (0..2500).map(|_| checked(job("acme").on("busy"))).collect();
     for answer in store.enqueue(&noise).await {
-        answer.expect("the store answers");
+        assert_eq!(answer.expect("the store answers"), Pushed::Stored);
     }
     let permit = operator().await;
     let filters = [
@@ -304,7 +305,7 @@ async fn a2_counts_are_capped(kit: &Kit) {
     let store = kit.handle().await;
     let jobs: Vec<_> = (0..COUNTED).map(|_| checked(job("acme"))).collect();
     for answer in store.enqueue(&jobs).await {
-        answer.expect("the store answers");
+        assert_eq!(answer.expect("the store answers"), Pushed::Stored);
     }
     let waiting = async || lane(&*store, QUEUE, "acme").await.waiting;
     assert_eq!(waiting().await, Count { number: COUNTED, or_more: false });

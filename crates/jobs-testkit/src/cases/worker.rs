@@ -11,6 +11,7 @@ use std::{
 use jobs_core::{
     State,
     job::Timeout,
+    queue::Pushed,
     worker::{Context, Failure, FinishedRun, Recorder},
 };
 use tokio::time::sleep;
@@ -28,6 +29,7 @@ super::cases![
     k2_more_failing_jobs_than_slots_complete,
     k10_two_workers_of_one_label,
     k10_queues_have_weights,
+    k10_a_types_own_queue_is_worked,
     k11_the_recorder_gets_each_run,
     n1_a_push_wakes_an_idle_worker,
     n2_an_idle_worker_is_quiet,
@@ -126,7 +128,7 @@ async fn k1_a_slow_job_among_quick_ones_starts(kit: &Kit) {
             let started = started.clone();
             async move {
                 if !started.load(Ordering::SeqCst) {
-                    context.push(Work(number + 1000)).await?;
+                    assert_eq!(context.push(Work(number + 1000)).await?, Pushed::Stored);
                 }
                 Ok::<(), Failure>(())
             }
@@ -303,6 +305,22 @@ async fn k10_queues_have_weights(kit: &Kit) {
             let fair = 36 * weight / all;
             assert!(share.abs_diff(fair) <= 2, "{queue} of {weights:?}: {share}, not {fair}");
         }
+    }
+}
+
+/// Where no queue is named, those of the job types are worked, and `default` for names alone.
+async fn k10_a_types_own_queue_is_worked(kit: &Kit) {
+    let store = kit.handle().await;
+    let typed = push(&*store, work("acme", 1)).await;
+    let mut named = work("acme", 2).on("default");
+    named.name = "named".to_owned();
+    let named = push(&*store, named).await;
+    let worker = jobs_core::Worker::new(store.clone())
+        .handle(async |_: Context, _: Work| Ok::<(), Failure>(()))
+        .handle_named("named", async |_: Context, _| Ok::<(), Failure>(()));
+    assert_eq!(worker.run_until_idle().await.expect("it starts").settled, 2);
+    for job in [typed, named] {
+        assert_eq!(state(&*store, &job).await, State::Done);
     }
 }
 

@@ -14,14 +14,16 @@ use jobs_core::{
 use super::worker_help::{
     Gate, Work, elsewhere, look, push_all, short, state, until, work, worker,
 };
-use crate::kit::{Kit, QUEUE, checked, grant, operator, permit, push};
+use crate::kit::{Kit, QUEUE, grant, operator, permit, push};
 
 super::cases![
     g4_a_handler_gets_the_same_authority_and_no_more,
+    p5_a_handlers_limit_is_its_workers,
     k5_every_failure_is_on_record,
     k5_a_handler_decides,
     k5_a_requested_cancel_reaches_the_handler,
     k5_a_handler_stuck_for_ever,
+    k5_a_stuck_handler_does_not_stop_a_drain,
     k6_own_backoff,
     k6_a_backoff_that_panics,
     k7_registration_is_checked,
@@ -58,6 +60,26 @@ async fn g4_a_handler_gets_the_same_authority_and_no_more(kit: &Kit) {
     for view in page.jobs {
         assert_eq!((view.state, view.last_cause), (State::Done, None));
         assert_eq!((&*view.job.authorized_by, &*view.job.action), ("system:suite", "work.do"));
+    }
+}
+
+/// A handler pushes what its worker allows.
+async fn p5_a_handlers_limit_is_its_workers(kit: &Kit) {
+    let store = kit.handle().await;
+    for (limit, state_of) in [(None, State::Parked), (Some(100_000), State::Done)] {
+        let job = push(&*store, work("acme", 1).max_attempts(1)).await;
+        let handler = async |context: Context, _: Work| {
+            let large = Job::new(context.grant(), "large", &"x".repeat(70_000))?;
+            assert_eq!(context.push(large.on("elsewhere")).await?, Pushed::Stored);
+            Ok::<(), Failure>(())
+        };
+        let worker = worker(store.clone()).handle(handler);
+        let worker = match limit {
+            Some(limit) => worker.payload_limit(limit),
+            None => worker,
+        };
+        assert_eq!(worker.run_until_idle().await.expect("it starts").settled, 1);
+        assert_eq!(state(&*store, &job).await, state_of);
     }
 }
 
@@ -211,6 +233,35 @@ async fn k5_a_handler_stuck_for_ever(kit: &Kit) {
     assert_eq!(state(&*store, &stuck).await, State::Parked, "its late result changes nothing");
 }
 
+/// A worker with one slot, and a handler that blocks it for ever: what can be done is done, and
+/// the worker says that something is left.
+async fn k5_a_stuck_handler_does_not_stop_a_drain(kit: &Kit) {
+    let store = kit.handle().await;
+    let stuck = work("acme", 0).max_attempts(1).timeout(Timeout::After(Duration::from_millis(200)));
+    let stuck = push(&*store, stuck).await;
+    let (fixture, namespace) = (kit.fixture.clone(), kit.namespace.clone());
+    let application = elsewhere(2, move || async move {
+        let store = fixture.make(&namespace, Default::default()).await;
+        let gate = Gate::default();
+        let blocks = gate.clone();
+        let handler = move |_: Context, _: Work| {
+            let gate = blocks.clone();
+            async move {
+                gate.block();
+                Ok::<(), Failure>(())
+            }
+        };
+        let runs = worker(store).concurrency(1).handle(handler).run_until_idle();
+        let ended = tokio::time::timeout(Duration::from_secs(60), runs).await;
+        gate.open();
+        ended
+    });
+    let ended = tokio::task::spawn_blocking(|| application.join()).await.expect("joined");
+    let ended = ended.expect("no panic").expect("it returns").expect("it starts");
+    assert_eq!((ended.exit_code(), ended.stuck, ended.left), (3, 1, 0));
+    assert_eq!(state(&*store, &stuck).await, State::Parked);
+}
+
 /// A job type of its own.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Other;
@@ -261,7 +312,7 @@ async fn k7_registration_is_checked(kit: &Kit) {
             Ok(())
         }
     }
-    store.enqueue(&[checked(work("acme", 1))]).await.remove(0).expect("stored");
+    push(&*store, work("acme", 1)).await;
     let ended = worker(store).handle_with::<Work>(Named).run_until_idle().await;
     assert_eq!(ended.expect("it starts").settled, 1);
 }

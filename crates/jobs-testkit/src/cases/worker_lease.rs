@@ -2,16 +2,17 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use jobs_core::{
-    OutcomeKind, State,
+    OutcomeKind, Settled, State,
+    job::Timeout,
     queue::Lease,
-    worker::{Context, Failure, Handler},
+    worker::{Context, Failure, FinishedRun, Handler, Recorder},
 };
 use tokio::time::sleep;
 
@@ -28,6 +29,7 @@ super::cases![
     k9_an_outage_is_survived,
     k9_a_late_answer_starts_nothing,
     k9_a_watch_that_hangs_slows_nobody,
+    k9_a_settlement_without_an_answer_is_repeated,
     k9_lost_replies_lose_nothing,
     k9_a_store_that_hangs_is_survived,
 ];
@@ -73,7 +75,9 @@ async fn k3_a_lost_lease_cancels_the_handler(kit: &Kit) {
     let job = push(&*store, work("acme", 1)).await;
     let handler = DeafOnce::default();
     let DeafOnce { tally, told, dropped } = handler.clone();
-    let runs = worker(store.clone()).lease(lease(4)).handle_with::<Work>(handler).run_until_idle();
+    let told_of = Told::default();
+    let runs = worker(store.clone()).lease(lease(4)).recorder(told_of.clone());
+    let runs = runs.handle_with::<Work>(handler).run_until_idle();
     let takes = async {
         until("it runs", || async { tally.of(1) == 1 }).await;
         let lost = || async {
@@ -90,6 +94,18 @@ async fn k3_a_lost_lease_cancels_the_handler(kit: &Kit) {
     let attempts = look(&*store, &job).await.attempts;
     let outcomes: Vec<_> = attempts.iter().map(|attempt| attempt.outcome).collect();
     assert_eq!(outcomes, [OutcomeKind::Lost, OutcomeKind::Done]);
+    let told_of = told_of.0.lock().expect("whole").clone();
+    assert_eq!(told_of, [Settled::Lost, Settled::Applied(State::Done)], "the Recorder hears both");
+}
+
+/// What the Recorder heard of each run.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<Settled>>>);
+
+impl Recorder for Told {
+    fn finished(&self, run: &FinishedRun<'_>) {
+        self.0.lock().expect("whole").push(run.settled);
+    }
 }
 
 /// Cut off from the store, the worker ends its run while the store still counts it as held.
@@ -143,15 +159,20 @@ async fn k3_one_failed_renewal_is_no_loss(kit: &Kit) {
     assert!(switch.count(&["renew"]) >= 6);
 }
 
-/// The application has one thread, and its handler blocks it for three leases.
+/// The application has one thread, and its handler blocks it for more than three leases. Another
+/// job, which cannot take a step meanwhile, is not charged for its timeout.
 async fn k4_a_blocked_runtime_keeps_its_lease(kit: &Kit) {
     let store = kit.handle().await;
     let job = push(&*store, work("acme", 1)).await;
+    let other = work("acme", 2).timeout(Timeout::After(Duration::from_millis(100)));
+    let other = push(&*store, other.max_attempts(1)).await;
     let (fixture, namespace) = (kit.fixture.clone(), kit.namespace.clone());
     let application = elsewhere(0, move || async move {
         let store = fixture.make(&namespace, Default::default()).await;
-        let handler = async |_: Context, _: Work| {
-            std::thread::sleep(Duration::from_millis(3300));
+        let handler = async |_: Context, Work(number): Work| {
+            if number == 1 {
+                std::thread::sleep(Duration::from_millis(6500));
+            }
             Ok::<(), Failure>(())
         };
         let worker = worker(store).concurrency(2).lease(short()).handle(handler);
@@ -166,9 +187,11 @@ async fn k4_a_blocked_runtime_keeps_its_lease(kit: &Kit) {
     };
     ended.await;
     let ended = application.join().expect("no panic");
-    assert_eq!((ended.exit_code(), ended.settled), (0, 1));
-    let record = look(&*store, &job).await;
-    assert_eq!((record.view.state, record.view.attempt), (State::Done, 1));
+    assert_eq!((ended.exit_code(), ended.settled), (0, 2));
+    for job in [job, other] {
+        let record = look(&*store, &job).await;
+        assert_eq!((record.view.state, record.view.attempt), (State::Done, 1));
+    }
 }
 
 /// The store goes away for longer than a lease, twice: everything is done in the end.
@@ -301,4 +324,20 @@ async fn k9_a_watch_that_hangs_slows_nobody(kit: &Kit) {
     let worker = worker(flaky).concurrency(1).handle(handler);
     assert_eq!(worker.run_until_idle().await.expect("it starts").settled, 20);
     assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+}
+
+/// A driver that answers fewer settlements than it got: the others are sent again, and what the
+/// store has is not given up.
+async fn k9_a_settlement_without_an_answer_is_repeated(kit: &Kit) {
+    let store = kit.handle().await;
+    let jobs: Vec<_> = (0..4).map(|number| work("acme", number)).collect();
+    push_all(&*store, &jobs).await;
+    let flaky = Flaky::new(store.clone());
+    flaky.switch.short.store(3, Ordering::SeqCst);
+    let handler = async |_: Context, _: Work| Ok::<(), Failure>(());
+    let ended = worker(flaky).handle(handler).run_until_idle().await.expect("it starts");
+    assert_eq!((ended.exit_code(), ended.settled, ended.left), (0, 4, 0));
+    for job in &jobs {
+        assert_eq!(state(&*store, job).await, State::Done);
+    }
 }

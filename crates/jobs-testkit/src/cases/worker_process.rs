@@ -52,7 +52,7 @@ pub(crate) async fn child(fixture: &dyn Fixture, scenario: &str, namespace: &str
         "drains" => drains(worker(store)).run().await,
         _ => unreachable!("no scenario {scenario}"),
     };
-    ended.map_or_else(|error| error.exit_code(), |ended| ended.exit_code())
+    jobs_core::worker::exit_code(&ended)
 }
 
 fn hangs(worker: Worker) -> Worker {

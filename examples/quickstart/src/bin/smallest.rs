@@ -20,11 +20,11 @@ impl Policy for MembersOnly {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = jobs_sqlite::Sqlite::connect("smallest.db").await?;
     let grant = MembersOnly.authorize("ada", "invoice.send", "acme").await?;
-    store.push(&grant, SendInvoice(7)).await?;
+    println!("{:?}", store.push(&grant, SendInvoice(7)).await?);
     let worker = Worker::new(store).handle(async |ctx: Context, job: SendInvoice| {
         println!("invoice {} sent for {}", job.0, ctx.grant().authorized_by());
         Ok::<(), Failure>(())
     });
-    worker.run_until_idle().await?;
+    println!("runs settled: {}", worker.run_until_idle().await?.settled);
     Ok(())
 }
