@@ -77,7 +77,8 @@ impl AuthorizedJob {
     }
 }
 
-/// Checks `job` against `grant`, fills what is empty, and rounds its times.
+/// Checks `job` against `grant` and fills what is empty. Times are rounded where they are stored, by
+/// [`due_at`](AuthorizedJob::due_at).
 ///
 /// # Errors
 /// [`Refusal`], in the order of G3. Nothing was touched.

@@ -6,7 +6,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Claim, Grant, Job, JobId, PushError, Queue, QueueExt, job::IntoJob, queue::Pushed};
 
-/// One run's surroundings. Cheap to clone; worth nothing after the run.
+/// One run's surroundings. Cheap to clone. A clone that outlives the run still holds its Grant and
+/// can push; whether the run was told to end is all that its token says.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
@@ -61,7 +62,9 @@ impl Context {
     }
 
     /// Waits until this run should end: its lease is lost, its timeout is over, an operator
-    /// cancelled it, or a shutdown's grace is over. Soon after, the handler's future is dropped.
+    /// cancelled it, or a shutdown's grace is over. A second later the handler's future is dropped;
+    /// after a lost lease and at the end of the grace, a tenth of a second later. A worker that is
+    /// dropped or killed drops it without a word.
     ///
     /// # Cancel safety
     /// A dropped wait misses nothing.
@@ -94,7 +97,8 @@ impl Context {
     /// [`PushError`]; a duplicate or held key is an answer, not an error.
     ///
     /// # Cancel safety
-    /// A dropped push may still be stored: push the same id again to find out.
+    /// A dropped push may still be stored. Where it can be repeated, make the job first, with
+    /// [`Job::of`], and push that again: a value of a job type gets a new id in each push.
     pub async fn push<J: IntoJob + Send>(&self, job: J) -> Result<Pushed, PushError> {
         self.0.queue.push(&self.0.grant, job).await
     }

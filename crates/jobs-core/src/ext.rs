@@ -19,6 +19,7 @@ use crate::{
 
 /// Why a push did not happen.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PushError {
     /// The Grant does not cover it, or a field is out of bounds; no I/O was done.
     #[error(transparent)]
@@ -26,7 +27,8 @@ pub enum PushError {
     /// The payload has no JSON form; no I/O was done.
     #[error(transparent)]
     NotJson(std::sync::Arc<NotJson>),
-    /// The store failed; whether the job is stored is unknown, so push the same id again.
+    /// The store failed; whether the job is stored is unknown, so push the same id again. That
+    /// needs the id: make the job first, with [`Job::of`](crate::Job::of).
     #[error(transparent)]
     Store(#[from] Error),
 }
@@ -39,6 +41,7 @@ impl From<NotJson> for PushError {
 
 /// Why an operator's question was not answered.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AdminError {
     /// The Grant is for another action.
     #[error(transparent)]
@@ -57,7 +60,9 @@ pub trait QueueExt: Queue {
     /// [`PushError`]; a duplicate or held key is an answer, not an error.
     ///
     /// # Cancel safety
-    /// A dropped push may still be stored: push the same id again to find out.
+    /// A dropped push may still be stored: push the same id again to find out. A value of a job
+    /// type gets a new id in each push, so where a push can be repeated, make the job first, with
+    /// [`Job::of`](crate::Job::of), and push clones of it.
     async fn push<J: IntoJob + Send>(&self, grant: &Grant, job: J) -> Result<Pushed, PushError> {
         let job = authorized(grant, job.into_job(grant)?)?;
         let answer = self.enqueue(std::slice::from_ref(&job)).await.pop();

@@ -106,6 +106,13 @@ impl Failure {
     }
 }
 
+/// The words on record.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.cause.as_str())
+    }
+}
+
 /// Retried, with the error and what caused it on record.
 impl<E: std::error::Error> From<E> for Failure {
     fn from(error: E) -> Self {

@@ -144,7 +144,8 @@ pub trait JobType: Serialize + DeserializeOwned + Send + 'static {
     const TIMEOUT: Timeout = Timeout::Default;
 }
 
-/// What [`push`](crate::QueueExt::push) takes: a [`Job`], or a value of a [`JobType`].
+/// What [`push`](crate::QueueExt::push) takes: a [`Job`], or a value of a [`JobType`]. A value gets
+/// a new id in each push; where a push can be repeated, make the job first, with [`Job::of`].
 pub trait IntoJob {
     /// The job, under `grant`.
     ///

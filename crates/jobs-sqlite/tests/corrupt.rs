@@ -31,7 +31,7 @@ async fn a_row_that_cannot_be_read_never_stops_the_rest() {
         let job = |_| authorized(&grant, Job::new(&grant, "n", &1).unwrap()).unwrap();
         let jobs: Vec<_> = (0..10).map(job).collect();
         for pushed in store.enqueue(&jobs).await {
-            pushed.unwrap();
+            assert_eq!(pushed.unwrap(), jobs_core::queue::Pushed::Stored);
         }
         let mut file = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();
         let victim = fastrand::i64(1..=10);

@@ -181,7 +181,23 @@ impl Worker {
         self
     }
 
-    /// Runs jobs of the type `T`.
+    /// Runs jobs of the type `T`. A handler with state clones it for each run:
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use jobs_core::{JobType, Worker, worker::{Context, Failure}};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct SendInvoice(u64);
+    /// # impl JobType for SendInvoice { const NAME: &'static str = "invoice.send"; }
+    /// # struct Mailer;
+    /// # impl Mailer { async fn send(&self, _: u64) -> Result<(), std::io::Error> { Ok(()) } }
+    /// fn register(worker: Worker, mailer: Arc<Mailer>) -> Worker {
+    ///     worker.handle(move |_: Context, job: SendInvoice| {
+    ///         let mailer = mailer.clone();
+    ///         async move { mailer.send(job.0).await.map_err(Failure::from) }
+    ///     })
+    /// }
+    /// ```
     ///
     /// # Panics
     /// When a handler for that name is registered already (K7).
