@@ -95,7 +95,10 @@ async fn k3_a_lost_lease_cancels_the_handler(kit: &Kit) {
     let outcomes: Vec<_> = attempts.iter().map(|attempt| attempt.outcome).collect();
     assert_eq!(outcomes, [OutcomeKind::Lost, OutcomeKind::Done]);
     let told_of = told_of.0.lock().expect("whole").clone();
-    assert_eq!(told_of, [Settled::Lost, Settled::Applied(State::Done)], "the Recorder hears both");
+    // The second run may be done before the first one's future is dropped.
+    let both = [Settled::Lost, Settled::Applied(State::Done)];
+    assert_eq!(told_of.len(), 2, "{told_of:?}");
+    assert!(both.iter().all(|one| told_of.contains(one)), "the Recorder hears both: {told_of:?}");
 }
 
 /// What the Recorder heard of each run.
