@@ -26,7 +26,7 @@ async fn a1_idle_lanes_hide_no_waiting_one(kit: &Kit) {
     let grant = reads().await;
     let once: Vec<_> = (0..1100).map(|at| checked(job(&format!("idle-{at:04}")))).collect();
     for answer in store.enqueue(&once).await {
-        answer.expect("the store answers");
+        assert_eq!(answer.expect("the store answers"), jobs_core::Pushed::Stored);
     }
     let held = hold(&*store, &from_queue(QUEUE, "suite", 1100), 1100).await;
     let done = |held: &Delivery| Settlement { claim: held.claim.clone(), outcome: Outcome::Done };
@@ -45,7 +45,7 @@ async fn a1_idle_lanes_hide_no_waiting_one(kit: &Kit) {
     // More lanes than are counted, all with jobs: those where one waits are among the counted.
     let later = (0..1100).map(|at| checked(job(&format!("later-{at:04}")).after(LATER)));
     for answer in store.enqueue(&later.collect::<Vec<_>>()).await {
-        answer.expect("the store answers");
+        assert_eq!(answer.expect("the store answers"), jobs_core::Pushed::Stored);
     }
     let more = store.oldest(&grant, QUEUE).await.expect("the store answers");
     assert!(more >= oldest, "{more:?} after {oldest:?}");
@@ -58,7 +58,7 @@ async fn a2_many_lanes_cost_a_page_nothing(kit: &Kit) {
     let store = kit.handle().await;
     let jobs = (0..5000).map(|at| checked(job(&format!("t{:03}", at % 200))));
     for answer in store.enqueue(&jobs.collect::<Vec<_>>()).await {
-        answer.expect("the store answers");
+        assert_eq!(answer.expect("the store answers"), jobs_core::Pushed::Stored);
     }
     let park = |held: &Delivery| Settlement {
         claim: held.claim.clone(),
@@ -73,7 +73,7 @@ async fn a2_many_lanes_cost_a_page_nothing(kit: &Kit) {
     }
     let noise = (0..3000).map(|at| checked(job(&format!("t{:03}", at % 200)).on("elsewhere")));
     for answer in store.enqueue(&noise.collect::<Vec<_>>()).await {
-        answer.expect("the store answers");
+        assert_eq!(answer.expect("the store answers"), jobs_core::Pushed::Stored);
     }
     let permit = operator().await;
     for asked in 0..4u8 {
