@@ -1,7 +1,10 @@
 //! Damaged rows: one that cannot be read is parked and never stops the others.
 
 use jobs_core::{
-    Admin, Job, Queue, authorized, grant::grant_without_user, queue::Reserve, view::List,
+    Admin, Job, Queue, authorized,
+    grant::grant_without_user,
+    queue::Reserve,
+    view::{Lanes, List},
 };
 use jobs_sqlite::{Options, Sqlite};
 use sqlx::{AssertSqlSafe, ConnectOptions, sqlite::SqliteConnectOptions};
@@ -19,6 +22,8 @@ const DAMAGES: &[&str] = &[
     "UPDATE jobs_live SET attempt = -5 WHERE job = ?1",
     "UPDATE jobs_live SET run_at = -9223372036854775808 WHERE job = ?1",
     "UPDATE jobs_live SET max_attempts = -1 WHERE job = ?1",
+    "UPDATE jobs_live SET state = 2, lease_until = NULL WHERE job = ?1",
+    "UPDATE jobs_live SET state = 99 WHERE job = ?1",
 ];
 
 #[tokio::test]
@@ -45,5 +50,8 @@ async fn a_row_that_cannot_be_read_never_stops_the_rest() {
         let read = grant_without_user("suite", "jobs.read", "acme").unwrap();
         let page = store.list(&read.permit().unwrap(), &List::default()).await;
         assert!(page.is_ok_and(|page| page.jobs.len() >= 9), "{damage}");
+        let counts = store.counts(&read.permit().unwrap(), &Lanes::default()).await;
+        let one = |counts: jobs_core::view::Counts| counts.lanes.len() == 1;
+        assert!(counts.is_ok_and(one), "{damage}");
     }
 }
