@@ -187,14 +187,14 @@ CREATE TABLE jobs_minute (
   PRIMARY KEY (at, lane)
 ) STRICT, WITHOUT ROWID;
 
--- What each reserve took: its repetition answers it. One row a reserve costs less than an index on
+-- What each reserve took: its repetition answers it until its lease's end and a little longer. One row a reserve costs less than an index on
 -- the nonce, which is one entry more a job and delivery.
 CREATE TABLE jobs_reserve (
   nonce INTEGER PRIMARY KEY,
-  at INTEGER NOT NULL,
+  until INTEGER NOT NULL,
   jobs TEXT NOT NULL
 ) STRICT;
-CREATE INDEX jobs_reserve_at ON jobs_reserve (at);
+CREATE INDEX jobs_reserve_until ON jobs_reserve (until);
 
 CREATE TABLE jobs_worker (
   id BLOB PRIMARY KEY,

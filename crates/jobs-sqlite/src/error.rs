@@ -11,6 +11,8 @@ pub(crate) enum Fault {
     Broken(ErrorKind, &'static str),
     /// A stored row cannot be read.
     Corrupt(String),
+    /// The code that was to run it panicked.
+    Panicked,
 }
 
 impl From<sqlx::Error> for Fault {
@@ -34,10 +36,10 @@ impl Fault {
     /// Is the connection to be replaced, rather than the transaction rolled back?
     pub fn breaks(&self) -> bool {
         match self {
-            Self::Broken(..) => true,
+            Self::Broken(..) | Self::Panicked => true,
             Self::Corrupt(_) => false,
             Self::Sql(error) => match code(error) {
-                // I/O, corrupt, cannot open, not a database, moved: a new connection may do better.
+                // I/O, corrupt, cannot open, not a database: a new connection may do better.
                 Some(code) => matches!(code, 10 | 11 | 14 | 26),
                 None => matches!(
                     error,
@@ -47,11 +49,25 @@ impl Fault {
         }
     }
 
+    /// May it be one call's own, which leaves the others of its group alone?
+    pub fn is_of_one(&self) -> bool {
+        matches!(self, Self::Panicked) || !self.breaks()
+    }
+
+    /// The file cannot be opened: wrong from the start when it never could.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Self::Sql(error) if code(error) == Some(14))
+    }
+
     /// As callers of `operation` see it.
     pub fn into_error(self, operation: &'static str) -> Error {
         let error = match self {
             Self::Broken(kind, what) => return Error::new(kind, operation, what),
             Self::Corrupt(what) => return Error::new(ErrorKind::Corrupt, operation, what),
+            Self::Panicked => {
+                let what = "the driver panicked: the panic's message tells where; report it";
+                return Error::new(ErrorKind::Internal, operation, what);
+            }
             Self::Sql(error) => error,
         };
         let (kind, what) = match (code(&error), &error) {
@@ -72,7 +88,7 @@ impl Fault {
                 (ErrorKind::Full, "the disk is full; nothing was stored: give it room")
             }
             (Some(14), _) => (
-                ErrorKind::Refused,
+                ErrorKind::Unavailable,
                 "the file cannot be opened: check that its directory exists and is writable",
             ),
             (Some(18), _) => (ErrorKind::Refused, "a value is larger than SQLite takes"),

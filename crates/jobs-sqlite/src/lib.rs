@@ -6,8 +6,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The file is created and migrated on connect. Its tables begin with `jobs_`, so they live in the
-//! application's own file, beside its sqlx migrations. Several processes may share it, on one
+//! The file is created and migrated on connect, which also turns it to WAL mode for good. Its tables
+//! and indexes begin with `jobs_`, a prefix that is then the store's alone, so they live in the
+//! application's own file, beside its sqlx migrations. `ANALYZE` and `PRAGMA optimize` are the
+//! application's to use: the store deletes what they say of its own tables. Several processes may share it, on one
 //! machine and a local disk.
 //!
 //! | | |
@@ -17,8 +19,9 @@
 //! | loses with [`Durability::Normal`] | in a power cut the last commits, never the file; in a crash of the process nothing |
 //! | freshness F | 0 for whatever was committed, by this handle or another; a wake-up from another process takes up to 20 ms |
 //! | transactional | yes: [`Sqlite::push_in`] |
-//! | store's clock | the machine's, never less than the highest stored in the file |
-//! | waits for others | SQLite has one writer: a transaction left open by the application stops every push and worker until it ends, and each answers `Busy`, pushes after 2 s, the rest after 10 s |
+//! | store's clock | the machine's, never less than the highest stored in the file, and going on from there by the time that passes |
+//! | waits for others | SQLite has one writer: a transaction left open by the application stops every push and worker until it ends, and each answers `Busy`, pushes 2 s after they were made, the rest after 10 s |
+//! | a dropped call | one that waits for its turn is not run (a push may be); one that is being run is committed |
 //!
 //! | to know | open |
 //! |---|---|
@@ -26,6 +29,7 @@
 //! | why one thread writes | `src/writer.rs` |
 //! | the tables | `migrations/` |
 
+mod clock;
 mod db;
 mod error;
 mod moves;
@@ -37,6 +41,8 @@ mod queue;
 mod reader;
 mod row;
 mod schema;
+mod statistics;
+mod thread;
 mod tx;
 mod wake;
 mod writer;
@@ -49,15 +55,17 @@ pub use options::{Durability, Options};
 pub use push_in::PushedIn;
 pub use schema::{SCHEMA, check_version};
 
-use crate::{reader::Reader, wake::Wake, writer::Writer};
+use crate::{clock::Clock, reader::Reader, wake::Wake, writer::Writer};
 
-/// A handle on a store in a file. Clones share its two threads, which end with the last of them.
+/// A handle on a store in a file. Clones share its two threads, and the one that sqlx runs for each
+/// of their two connections; all four end with the last clone.
 #[derive(Clone, Debug)]
 pub struct Sqlite {
     pub(crate) options: Arc<Options>,
     pub(crate) writer: Writer,
     pub(crate) reader: Reader,
     pub(crate) wake: Arc<Wake>,
+    pub(crate) clock: Arc<Clock>,
 }
 
 impl Sqlite {
@@ -76,8 +84,9 @@ impl Sqlite {
     /// when a newer release made it.
     pub async fn open(options: Options) -> Result<Self> {
         let (options, wake) = (Arc::new(options), Arc::new(Wake::default()));
-        let writer = Writer::start(options.clone(), wake.clone()).await?;
-        let reader = Reader::start(options.clone(), wake.clone())?;
-        Ok(Self { options, writer, reader, wake })
+        let clock = Arc::new(Clock::default());
+        let writer = Writer::start(options.clone(), wake.clone(), clock.clone()).await?;
+        let reader = Reader::start(options.clone(), wake.clone(), clock.clone())?;
+        Ok(Self { options, writer, reader, wake, clock })
     }
 }

@@ -61,7 +61,7 @@ impl Run {
             cancel: get::<i64>(row, at + 12)? > 0,
             lease_until: get(row, at + 13)?,
             started_at: get(row, at + 14)?,
-            worker: get(row, at + 15)?,
+            worker: row::text(row, at + 15)?,
         }))
     }
 
@@ -163,7 +163,7 @@ impl Moves {
         if run.state == State::Running {
             self.lost(run, State::Cancelled, now);
             if let Some(back) = self.backs.last_mut() {
-                back.6 += 1;
+                back.6 = back.6.saturating_add(1);
             }
         } else {
             self.back(run, State::Cancelled, run.run_at, run.attempt, run.sublane);
@@ -215,7 +215,7 @@ impl Moves {
                 self.long.push(run.job);
             }
         }
-        self.back(run, state, due, (run.attempt - given_back).max(0), sublane);
+        self.back(run, state, due, run.attempt.saturating_sub(given_back).max(0), sublane);
         let end = Run { sublane, ..run.clone() };
         match (kind, self.backs.last_mut()) {
             (OutcomeKind::Lost, _) => self.disown(0),
@@ -237,7 +237,7 @@ impl Moves {
     /// From now on every earlier claim of the last job is stale.
     fn disown(&mut self, fences: i64) {
         if let Some(back) = self.backs.last_mut() {
-            (back.5, back.6, back.7) = (None, back.6 + fences, 0);
+            (back.5, back.6, back.7) = (None, back.6.saturating_add(fences), 0);
         }
     }
 

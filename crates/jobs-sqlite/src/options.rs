@@ -78,13 +78,13 @@ impl Options {
         Self { retention, ..self }
     }
 
-    /// How long a write waits for another process's transaction before it answers `Busy`; 10 s
-    /// unless set, a push at most 2 s.
+    /// How long a write waits for another connection's transaction before it answers `Busy`,
+    /// counted from the call; 10 s unless set, a push at most 2 s.
     pub fn busy(self, busy: Duration) -> Self {
         Self { busy, ..self }
     }
 
-    /// How long a call may take in all; 30 s unless set.
+    /// How long a call may take in all, its turn included; 30 s unless set.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
@@ -103,7 +103,6 @@ impl Options {
         };
         // Incremental, so that a sweep after a flood can give pages back; only a new file takes it.
         self.reading()
-            .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(synchronous)
             .auto_vacuum(SqliteAutoVacuum::Incremental)

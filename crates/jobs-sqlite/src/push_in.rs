@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jobs_core::{AuthorizedJob, Result, queue::Pushed, retention::Retention};
-use sqlx::SqliteConnection;
+use sqlx::{SqliteConnection, query};
 
 use crate::{
     Sqlite,
@@ -44,8 +44,14 @@ impl Sqlite {
     /// timeout helps; retry the whole transaction then. While it is open no other connection
     /// writes, workers included: keep it short.
     ///
+    /// # Cancel safety
+    /// Not cancel safe: once its future is dropped half way, roll the transaction back. If it is
+    /// committed all the same, a job may be stored half, in no state; pushing its id again stores
+    /// it whole.
+    ///
     /// # Errors
-    /// The store's; the transaction is then the caller's to roll back.
+    /// The store's. Nothing of this call is left in the transaction then, and whether to commit
+    /// the rest of it is the caller's choice.
     pub async fn push_in(
         &self,
         conn: &mut SqliteConnection,
@@ -55,19 +61,39 @@ impl Sqlite {
         if jobs.is_empty() {
             return Ok(PushedIn { pushed: Vec::new(), wake, queues: Vec::new() });
         }
-        let (pushed, queues) =
-            push(conn, jobs).await.map_err(|fault| fault.into_error("push_in"))?;
+        let (pushed, queues) = push(conn, jobs, self.clock.now())
+            .await
+            .map_err(|fault| fault.into_error("push_in"))?;
         Ok(PushedIn { pushed, wake, queues })
     }
 }
 
+/// Inside a savepoint, so that a failure leaves nothing of it.
 async fn push(
     conn: &mut SqliteConnection,
     jobs: &[AuthorizedJob],
+    now: i64,
+) -> std::result::Result<(Vec<Pushed>, Vec<String>), Fault> {
+    Db { conn: &mut *conn, cut: None }.run(query("SAVEPOINT jobs_push_in")).await?;
+    let pushed = inside(conn, jobs, now).await;
+    if pushed.is_err() {
+        // Where SQLite rolled the whole transaction back, there is no savepoint any more.
+        query("ROLLBACK TO jobs_push_in").execute(&mut *conn).await.ok();
+    }
+    match (query("RELEASE jobs_push_in").execute(&mut *conn).await, pushed) {
+        (Err(error), Ok(_)) => Err(error.into()),
+        (_, pushed) => pushed,
+    }
+}
+
+async fn inside(
+    conn: &mut SqliteConnection,
+    jobs: &[AuthorizedJob],
+    now: i64,
 ) -> std::result::Result<(Vec<Pushed>, Vec<String>), Fault> {
     let mut places = Places::new();
     let db = Db { conn, cut: None };
-    let mut tx = Tx::open(db, &mut places, Retention::default()).await?;
+    let mut tx = Tx::open(db, &mut places, Retention::default(), now).await?;
     let pushed = enqueue::run(&mut tx, &jobs.iter().collect::<Vec<_>>()).await?;
     let queues = tx.wake().await?.into_iter().map(|(queue, _)| queue).collect();
     Ok((pushed, queues))

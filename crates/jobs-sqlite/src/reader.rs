@@ -1,21 +1,34 @@
 //! The reader: one thread that owns the handle's reading connection, and polls for the commits of
 //! others while somebody watches.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
-use jobs_core::{Error, ErrorKind, Result};
+use jobs_core::{ErrorKind, Result};
 use sqlx::{SqliteConnection, query};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    db::Db, error::Fault, options::Options, row::get, schema, tx::system_now, wake::Wake,
-    writer::spawn,
+    clock::Clock,
+    db::Db,
+    error::Fault,
+    options::Options,
+    row::get,
+    schema,
+    thread::{LATE, caught},
+    wake::Wake,
+    writer::{ended, spawn},
 };
 
 /// How often `data_version` is looked at while somebody watches: 10 ms on average until a wake-up
 /// of another process, 0.2 % of a core.
 const POLL: Duration = Duration::from_millis(20);
+
+/// How often at least while that fails.
+const SELDOM: Duration = Duration::from_secs(1);
 
 /// A consistent reading: all its statements see one snapshot.
 pub(crate) struct Reading<'c> {
@@ -39,13 +52,20 @@ trait Question: Send {
     async fn answer(self: Box<Self>, thread: &mut Thread);
 }
 
-struct Typed<R: Read>(R, oneshot::Sender<Result<R::Answer>>);
+struct Typed<R: Read> {
+    read: R,
+    since: Instant,
+    reply: oneshot::Sender<Result<R::Answer>>,
+}
 
 #[async_trait]
 impl<R: Read + Sync> Question for Typed<R> {
     async fn answer(self: Box<Self>, thread: &mut Thread) {
-        let answer = thread.read(&self.0).await;
-        self.1.send(answer.map_err(|fault| fault.into_error(R::NAME))).ok();
+        if self.reply.is_closed() {
+            return;
+        }
+        let answer = thread.read(&self.read, self.since).await;
+        self.reply.send(answer.map_err(|fault| fault.into_error(R::NAME))).ok();
     }
 }
 
@@ -71,63 +91,74 @@ impl std::fmt::Debug for dyn Question {
 }
 
 impl Reader {
-    pub fn start(options: Arc<Options>, wake: Arc<Wake>) -> Result<Self> {
+    pub fn start(options: Arc<Options>, wake: Arc<Wake>, clock: Arc<Clock>) -> Result<Self> {
         let (questions, inbox) = mpsc::channel(256);
         spawn("jobs-sqlite-reader", async move {
-            Thread { options, wake, conn: None, version: None }.serve(inbox).await;
+            Thread { options, wake, clock, conn: None, version: None, failing: None }
+                .serve(inbox)
+                .await;
         })?;
         Ok(Self(questions))
     }
 
     /// Takes note of what was committed until now.
     pub async fn catch_up(&self) -> Result<()> {
-        let ended = |what| Error::new(ErrorKind::Unavailable, "watch", what);
         let (reply, caught) = oneshot::channel();
-        let sent = self.0.send(Box::new(Catch(reply))).await;
-        sent.map_err(|_| ended("this handle's thread has ended: connect again"))?;
-        caught.await.map_err(|_| ended("this handle's thread has ended: connect again"))
+        self.0.send(Box::new(Catch(reply))).await.map_err(|_| ended("watch"))?;
+        caught.await.map_err(|_| ended("watch"))
     }
 
     pub async fn ask<R: Read + Sync>(&self, read: R) -> Result<R::Answer> {
-        let ended = || {
-            let what = "this handle's thread has ended: connect again";
-            Error::new(ErrorKind::Unavailable, R::NAME, what)
-        };
         let (reply, answer) = oneshot::channel();
-        self.0.send(Box::new(Typed(read, reply))).await.map_err(|_| ended())?;
-        answer.await.map_err(|_| ended())?
+        let question = Box::new(Typed { read, since: Instant::now(), reply });
+        self.0.send(question).await.map_err(|_| ended(R::NAME))?;
+        answer.await.map_err(|_| ended(R::NAME))?
     }
 }
 
 struct Thread {
     options: Arc<Options>,
     wake: Arc<Wake>,
+    clock: Arc<Clock>,
     conn: Option<SqliteConnection>,
     version: Option<i64>,
+    /// How long to leave it alone, while polls fail.
+    failing: Option<Duration>,
 }
 
 impl Thread {
     async fn serve(mut self, mut inbox: mpsc::Receiver<Box<dyn Question>>) {
+        // An instant, not a pause after each question: questions without end leave polls their turn.
+        let mut next = tokio::time::Instant::now();
         loop {
             let watched = self.wake.is_watched();
             tokio::select! {
                 biased;
+                () = tokio::time::sleep_until(next), if watched => {
+                    self.poll().await;
+                    next = tokio::time::Instant::now() + self.failing.unwrap_or(POLL);
+                }
                 question = inbox.recv() => match question {
                     Some(question) => question.answer(&mut self).await,
                     None => break,
                 },
-                () = tokio::time::sleep(POLL), if watched => self.poll().await,
                 () = self.wake.watched.notified(), if !watched => {}
             }
         }
         schema::close(self.conn.take()).await;
     }
 
-    async fn read<R: Read>(&mut self, read: &R) -> std::result::Result<R::Answer, Fault> {
-        let late = Fault::Broken(ErrorKind::Timeout, "the call's deadline passed: try again");
-        let deadline = self.options.deadline;
-        let answer = tokio::time::timeout(deadline, self.snapshot(read)).await;
-        let answer = answer.unwrap_or(Err(late));
+    async fn read<R: Read>(
+        &mut self,
+        read: &R,
+        since: Instant,
+    ) -> std::result::Result<R::Answer, Fault> {
+        let left = self.options.deadline.saturating_sub(since.elapsed());
+        if left.is_zero() {
+            return Err(LATE);
+        }
+        let answer = tokio::time::timeout(left, caught(self.snapshot(read))).await;
+        let answer = answer.unwrap_or(Err(LATE));
         if answer.is_err() {
             // A transaction may be open on it.
             self.conn = None;
@@ -136,12 +167,14 @@ impl Thread {
     }
 
     async fn snapshot<R: Read>(&mut self, read: &R) -> std::result::Result<R::Answer, Fault> {
+        let clock = self.clock.clone();
         let conn = self.connected().await?;
         let mut db = Db { conn, cut: None };
         db.run(query("BEGIN")).await?;
         let row = db.first(query("SELECT clock FROM jobs_meta")).await?;
-        let clock: i64 = row.map_or(Ok(0), |row| get(&row, 0))?;
-        let mut reading = Reading { db, now: clock.max(system_now()) };
+        let stored: i64 = row.map_or(Ok(0), |row| get(&row, 0))?;
+        clock.seen(stored);
+        let mut reading = Reading { db, now: stored.max(clock.now()) };
         let answer = read.run(&mut reading).await?;
         reading.db.run(query("COMMIT")).await?;
         Ok(answer)
@@ -154,13 +187,23 @@ impl Thread {
         self.conn.as_mut().ok_or(Fault::Broken(ErrorKind::Unavailable, "no connection"))
     }
 
-    /// Rings for the commits of others. A failure only costs a wake-up, so it rings for all.
+    /// Rings for the commits of others. A failure only costs wake-ups, so the first one rings for
+    /// all, and the next are seldom.
     async fn poll(&mut self) {
-        if self.changed().await.is_err() {
-            self.conn = None;
-            self.wake.ring_all();
-            tokio::time::sleep(POLL).await;
-        }
+        let left = self.options.deadline;
+        let polled = tokio::time::timeout(left, caught(self.changed())).await;
+        self.failing = match polled.unwrap_or(Err(LATE)) {
+            Ok(()) => None,
+            Err(fault) => {
+                self.conn = None;
+                if self.failing.is_none() {
+                    let error = fault.into_error("watch");
+                    tracing::warn!(%error, "wake-ups of other processes are not seen for now");
+                    self.wake.ring_all();
+                }
+                Some((2 * self.failing.unwrap_or(POLL)).min(SELDOM))
+            }
+        };
     }
 
     async fn changed(&mut self) -> std::result::Result<(), Fault> {

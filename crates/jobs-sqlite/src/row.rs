@@ -19,6 +19,12 @@ pub(crate) fn get<'r, T: sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite>>(
     Ok(row.try_get(at)?)
 }
 
+/// Text that is only shown or recorded, whatever its bytes are.
+pub(crate) fn text(row: &SqliteRow, at: usize) -> Result<Option<String>, Fault> {
+    let bytes: Option<&[u8]> = get(row, at)?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+}
+
 pub(crate) fn state(number: i64) -> Result<State, Fault> {
     let found = usize::try_from(number).ok().and_then(|at| State::ALL.get(at));
     found.copied().ok_or_else(|| Fault::Corrupt(format!("{number} is no state's number")))

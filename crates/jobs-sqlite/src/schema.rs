@@ -8,7 +8,14 @@ use sqlx::{
     sqlite::SqliteConnectOptions,
 };
 
-use crate::{db::Db, error::Fault, options::Options, row::get};
+use crate::{
+    clock::system_now,
+    db::Db,
+    error::{Fault, code},
+    options::Options,
+    row::get,
+    statistics,
+};
 
 /// The migrations, from version 1.
 const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_jobs.sql")];
@@ -53,17 +60,54 @@ pub(crate) async fn open(options: &Options) -> Result<SqliteConnection> {
         let what = format!("{}: {error}", options.path.display());
         Error::with_source(error.kind(), "connect", what, error)
     };
-    let mut conn = reopen(options).await.map_err(refused)?;
-    let row = query("SELECT sqlite_version()").fetch_one(&mut conn).await;
-    let version: String = row.map_err(Fault::from).and_then(|row| get(&row, 0)).map_err(refused)?;
+    // Before the file is touched: WAL mode is what an unsafe version damages.
+    let version = version().await.map_err(refused)?;
     check_version(&version).map_err(|what| Error::new(ErrorKind::Unsafe, "connect", what))?;
+    let conn = connect(options.sqlx().create_if_missing(true), options).await;
+    let mut conn = conn.map_err(|fault| match fault.is_closed() {
+        true => {
+            let what = "cannot be opened: check that its directory exists and is writable";
+            let what = format!("{} {what}", options.path.display());
+            Error::with_source(ErrorKind::Refused, "connect", what, fault.into_error("connect"))
+        }
+        false => refused(fault),
+    })?;
     migrate(&mut conn, options).await?;
     Ok(conn)
 }
 
-/// A connection. Waits while another process creates or recovers the file.
+/// The version of the SQLite that is linked.
+async fn version() -> std::result::Result<String, Fault> {
+    let mut memory = SqliteConnectOptions::new().in_memory(true).connect().await?;
+    let row = query("SELECT sqlite_version()").fetch_one(&mut memory).await?;
+    let version = get(&row, 0);
+    close(Some(memory)).await;
+    version
+}
+
+/// Another connection for a handle that lost its own. It does not make the file again, and does
+/// not wait: who waits for it does. Meanwhile a newer release may have migrated the file.
 pub(crate) async fn reopen(options: &Options) -> std::result::Result<SqliteConnection, Fault> {
-    connect(options.sqlx(), options).await
+    let mut conn = options.sqlx().connect().await?;
+    let mut db = Db { conn: &mut conn, cut: None };
+    let gone = "the file has no jobs tables any more: restore it, or connect again to make them";
+    let found = db.first(query(include_str!("op/schema_version.sql"))).await;
+    let found = found.map_err(|fault| match &fault {
+        Fault::Sql(error) if code(error) == Some(1) => Fault::Broken(ErrorKind::Schema, gone),
+        _ => fault,
+    })?;
+    let found: i64 = found.map_or(Ok(0), |row| get(&row, 0))?;
+    if found == 0 {
+        return Err(Fault::Broken(ErrorKind::Schema, gone));
+    }
+    if found > i64::from(SCHEMA) + 1 {
+        let newer = "a newer release migrated the file meanwhile: deploy it here";
+        return Err(Fault::Broken(ErrorKind::Schema, newer));
+    }
+    db.run(query("BEGIN IMMEDIATE")).await?;
+    statistics::forget(&mut db).await?;
+    db.run(query("COMMIT")).await?;
+    Ok(conn)
 }
 
 async fn connect(
@@ -110,13 +154,14 @@ async fn migrate_once(conn: &mut SqliteConnection) -> std::result::Result<i64, F
     let mut db = Db { conn, cut: None };
     db.run(query("BEGIN IMMEDIATE")).await?;
     db.run(query(include_str!("op/migration.sql"))).await?;
-    let row = db.first(query("SELECT coalesce(max(version), 0) FROM jobs_migration")).await?;
+    let row = db.first(query(include_str!("op/schema_version.sql"))).await?;
     let found: i64 = row.map_or(Ok(0), |row| get(&row, 0))?;
     for (version, migration) in (1..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
         sqlx::raw_sql(AssertSqlSafe(*migration)).execute(&mut *db.conn).await?;
         let done = query("INSERT INTO jobs_migration VALUES (?1, ?2)");
-        db.run(done.bind(version).bind(crate::tx::system_now())).await?;
+        db.run(done.bind(version).bind(system_now())).await?;
     }
+    statistics::forget(&mut db).await?;
     db.run(query("COMMIT")).await?;
     Ok(found.max(i64::from(SCHEMA)))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use jobs_core::{Timestamp, retention::Retention};
+use jobs_core::retention::Retention;
 use serde::Serialize;
 use sqlx::query;
 
@@ -37,11 +37,6 @@ pub(crate) struct Tx<'c> {
     pub woken: BTreeSet<i64>,
 }
 
-/// The system's clock, which only the high-water mark in the file makes the store's.
-pub(crate) fn system_now() -> i64 {
-    Timestamp::now().as_millisecond()
-}
-
 /// A list for json_each.
 pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> String {
     // Numbers and text in vectors and tuples always have a JSON form.
@@ -49,18 +44,27 @@ pub(crate) fn json<T: Serialize + ?Sized>(value: &T) -> String {
 }
 
 impl<'c> Tx<'c> {
-    /// Takes over a connection inside a write transaction.
+    /// Takes over a connection inside a write transaction, at the handle's `now` or later.
     pub async fn open(
         mut db: Db<'c>,
         places: &'c mut Places,
         retention: Retention,
+        now: i64,
     ) -> Result<Tx<'c>, Fault> {
-        let tick = query(include_str!("op/tick.sql")).bind(system_now());
+        let tick = query(include_str!("op/tick.sql")).bind(now);
         let row = db.first(tick).await?;
         let row = row.ok_or(Fault::Corrupt("jobs_meta has no row".into()))?;
         let (now, last): (i64, i64) = (get(&row, 0)?, get(&row, 1)?);
         let woken = BTreeSet::new();
-        Ok(Self { db, now, next_job: last + 1, retention, places, dirty: false, woken })
+        Ok(Self {
+            db,
+            now,
+            next_job: last.saturating_add(1),
+            retention,
+            places,
+            dirty: false,
+            woken,
+        })
     }
 
     /// Counts the wake-ups: which queues, and their new counts.

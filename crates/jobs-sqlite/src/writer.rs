@@ -3,7 +3,7 @@
 //! Whatever waits goes into one transaction, and one commit answers all of it: durability costs a
 //! sync per group, not per call. A thread with a runtime of its own, because it must be bound to
 //! no caller's: a handle outlives runtimes, a dropped call must not leave a transaction open, and
-//! a blocked application must never sit inside one. It ends with the last clone of its handle.
+//! a blocked application must never sit inside one. What the thread does is in `thread.rs`. It ends with the last clone of its handle.
 
 use std::{
     future::Future,
@@ -13,27 +13,16 @@ use std::{
 
 use async_trait::async_trait;
 use jobs_core::{AuthorizedJob, Error, ErrorKind, Result, queue::Pushed};
-use sqlx::{Connection, SqliteConnection, query};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    db::{Cut, Db},
-    error::Fault,
-    op::enqueue,
-    options::Options,
-    schema,
-    tx::{Places, Tx, finish},
-    wake::Wake,
+    clock::Clock, error::Fault, options::Options, schema, thread::Thread, tx::Tx, wake::Wake,
 };
 
-/// Most calls of one transaction, so that no answer waits for long.
-const GROUP: usize = 256;
-/// Most pushed jobs of one transaction.
-const GROUP_JOBS: usize = 1000;
 /// How long a push waits for another's transaction (P3): a request handler waits with it.
 const PUSH_PATIENCE: Duration = Duration::from_secs(2);
 /// Calls that may wait; a caller beyond them waits to be admitted.
-const WAITING: usize = 1024;
+pub(crate) const WAITING: usize = 1024;
 
 /// One write, as its file in `op` does it.
 #[async_trait]
@@ -42,12 +31,16 @@ pub(crate) trait Write: Send + 'static {
     const NAME: &'static str;
     /// What it answers once committed.
     type Answer: Send + 'static;
+    /// The name under which its failures are told.
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
     /// Runs it; repeated alone when its group failed.
     async fn run(&self, tx: &mut Tx<'_>) -> std::result::Result<Self::Answer, Fault>;
 }
 
 /// One failure, under the name of the call that is told.
-type Why = Arc<dyn Fn(&'static str) -> Error + Send + Sync>;
+pub(crate) type Why = Arc<dyn Fn(&'static str) -> Error + Send + Sync>;
 
 /// A write and whom to answer.
 struct Typed<W: Write> {
@@ -56,11 +49,13 @@ struct Typed<W: Write> {
     reply: oneshot::Sender<Result<W::Answer>>,
 }
 
+/// A write of any kind.
 #[async_trait]
-trait Call: Send {
+pub(crate) trait Call: Send {
     async fn run(&mut self, tx: &mut Tx<'_>) -> std::result::Result<(), Fault>;
     fn done(self: Box<Self>);
     fn failed(self: Box<Self>, why: Why);
+    fn is_gone(&self) -> bool;
 }
 
 #[async_trait]
@@ -78,32 +73,71 @@ impl<W: Write + Sync> Call for Typed<W> {
     }
 
     fn failed(self: Box<Self>, why: Why) {
-        self.reply.send(Err(why(W::NAME))).ok();
+        self.reply.send(Err(why(self.write.name()))).ok();
+    }
+
+    fn is_gone(&self) -> bool {
+        self.reply.is_closed()
     }
 }
 
 /// Pushes are told apart, because adjacent ones share statements.
-enum Message {
+pub(crate) enum Work {
     Push(Vec<AuthorizedJob>, Vec<Pushed>, oneshot::Sender<Result<Vec<Pushed>>>),
     Call(Box<dyn Call>),
 }
 
+/// A call that waits for its turn.
+pub(crate) struct Message {
+    /// When it was made: deadline and patience count from here, the channel included.
+    pub since: Instant,
+    /// A group with it failed: it runs by itself, so that only the faulty one of them fails.
+    pub alone: bool,
+    pub work: Work,
+}
+
 impl Message {
-    fn is_push(&self) -> bool {
-        matches!(self, Self::Push(..))
+    fn new(work: Work) -> Self {
+        Self { since: Instant::now(), alone: false, work }
     }
 
-    fn done(self) {
-        match self {
-            Self::Push(_, answers, reply) => drop(reply.send(Ok(answers))),
-            Self::Call(call) => call.done(),
+    pub fn is_push(&self) -> bool {
+        matches!(self.work, Work::Push(..))
+    }
+
+    /// How many jobs it counts for in a group.
+    pub fn size(&self) -> usize {
+        match &self.work {
+            Work::Push(jobs, ..) => jobs.len(),
+            Work::Call(_) => 1,
         }
     }
 
-    fn failed(self, why: &Why) {
-        match self {
-            Self::Push(_, _, reply) => drop(reply.send(Err(why("enqueue")))),
-            Self::Call(call) => call.failed(why.clone()),
+    /// How long it waits for another's transaction.
+    pub fn patience(&self, busy: Duration) -> Duration {
+        if self.is_push() { PUSH_PATIENCE.min(busy) } else { busy }
+    }
+
+    /// Its caller was dropped. It is not run then: a reserve whose nonce nobody repeats would hold
+    /// jobs for nobody until their lease ends. A dropped push may be stored or not.
+    pub fn is_gone(&self) -> bool {
+        match &self.work {
+            Work::Push(_, _, reply) => reply.is_closed(),
+            Work::Call(call) => call.is_gone(),
+        }
+    }
+
+    pub fn done(self) {
+        match self.work {
+            Work::Push(_, answers, reply) => drop(reply.send(Ok(answers))),
+            Work::Call(call) => call.done(),
+        }
+    }
+
+    pub fn failed(self, why: &Why) {
+        match self.work {
+            Work::Push(_, _, reply) => drop(reply.send(Err(why("enqueue")))),
+            Work::Call(call) => call.failed(why.clone()),
         }
     }
 }
@@ -114,7 +148,7 @@ pub(crate) struct Writer(mpsc::Sender<Message>);
 
 impl Writer {
     /// Opens the file, migrates it, and starts the thread.
-    pub async fn start(options: Arc<Options>, wake: Arc<Wake>) -> Result<Self> {
+    pub async fn start(options: Arc<Options>, wake: Arc<Wake>, clock: Arc<Clock>) -> Result<Self> {
         let (calls, inbox) = mpsc::channel(WAITING);
         let (ready, started) = oneshot::channel();
         spawn("jobs-sqlite-writer", async move {
@@ -125,7 +159,7 @@ impl Writer {
             };
             let failed = outcome.is_err();
             if ready.send(outcome).is_ok() && !failed {
-                Thread { options, wake, conn, places: Places::new() }.serve(inbox).await;
+                Thread::new(options, wake, clock, conn).serve(inbox).await;
             }
         })?;
         started.await.map_err(|_| ended("connect"))??;
@@ -135,15 +169,16 @@ impl Writer {
     /// Runs `write` in a transaction and answers once it is committed.
     pub async fn call<W: Write + Sync>(&self, write: W) -> Result<W::Answer> {
         let (reply, answer) = oneshot::channel();
-        let call = Box::new(Typed { write, answer: None, reply });
-        self.0.send(Message::Call(call)).await.map_err(|_| ended(W::NAME))?;
-        answer.await.map_err(|_| ended(W::NAME))?
+        let name = write.name();
+        let call = Work::Call(Box::new(Typed { write, answer: None, reply }));
+        self.0.send(Message::new(call)).await.map_err(|_| ended(name))?;
+        answer.await.map_err(|_| ended(name))?
     }
 
     /// Stores jobs, in one transaction with whatever else waits.
     pub async fn push(&self, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
         let (reply, answer) = oneshot::channel();
-        let push = Message::Push(jobs.to_vec(), Vec::new(), reply);
+        let push = Message::new(Work::Push(jobs.to_vec(), Vec::new(), reply));
         self.0.send(push).await.map_err(|_| ended("enqueue"))?;
         answer.await.map_err(|_| ended("enqueue"))?
     }
@@ -165,157 +200,7 @@ pub(crate) fn spawn(name: &str, work: impl Future<Output = ()> + Send + 'static)
     spawned.map(drop).map_err(failed)
 }
 
-fn ended(operation: &'static str) -> Error {
+/// The thread is gone, and with it everything of this handle.
+pub(crate) fn ended(operation: &'static str) -> Error {
     Error::new(ErrorKind::Unavailable, operation, "this handle's thread has ended: connect again")
-}
-
-struct Thread {
-    options: Arc<Options>,
-    wake: Arc<Wake>,
-    conn: Option<SqliteConnection>,
-    places: Places,
-}
-
-impl Thread {
-    async fn serve(mut self, mut inbox: mpsc::Receiver<Message>) {
-        let size = |message: &Message| match message {
-            Message::Push(jobs, ..) => jobs.len(),
-            Message::Call(_) => 1,
-        };
-        while let Some(first) = inbox.recv().await {
-            let mut jobs = size(&first);
-            let mut group = vec![first];
-            while group.len() < GROUP
-                && jobs < GROUP_JOBS
-                && let Ok(next) = inbox.try_recv()
-            {
-                jobs += size(&next);
-                group.push(next);
-            }
-            self.answer(group).await;
-        }
-        if let Some(conn) = self.conn.take() {
-            conn.close().await.ok();
-        }
-    }
-
-    /// Runs a group in one transaction. If one of it fails, each runs alone and only that one
-    /// fails. Rejected: a savepoint per call, two statements more for each of a group.
-    async fn answer(&mut self, mut group: Vec<Message>) {
-        match self.attempt(&mut group).await {
-            Ok(()) => group.into_iter().for_each(Message::done),
-            Err(fault) if fault.is_busy() && group.iter().any(Message::is_push) => {
-                let (pushes, rest): (Vec<_>, _) = group.into_iter().partition(Message::is_push);
-                fail(pushes, fault);
-                if !rest.is_empty() {
-                    Box::pin(self.answer(rest)).await;
-                }
-            }
-            Err(fault) if group.len() == 1 || fault.breaks() || fault.is_busy() => {
-                fail(group, fault);
-            }
-            Err(_) => {
-                for message in group {
-                    let mut alone = vec![message];
-                    match self.attempt(&mut alone).await {
-                        Ok(()) => alone.into_iter().for_each(Message::done),
-                        Err(fault) => fail(alone, fault),
-                    }
-                }
-            }
-        }
-    }
-
-    async fn attempt(&mut self, group: &mut [Message]) -> std::result::Result<(), Fault> {
-        let deadline = self.options.deadline;
-        let late = Fault::Broken(ErrorKind::Timeout, "the call's deadline passed: try again");
-        let outcome =
-            tokio::time::timeout(deadline, self.transaction(group)).await.unwrap_or(Err(late));
-        if let Err(fault) = &outcome {
-            self.places.clear();
-            let rolled_back = match (&mut self.conn, fault.breaks()) {
-                (Some(conn), false) => query("ROLLBACK").execute(conn).await.is_ok(),
-                _ => false,
-            };
-            if !rolled_back && !fault.is_busy() {
-                // Closing rolls back. The next call opens another one.
-                self.conn = None;
-            }
-        }
-        outcome
-    }
-
-    async fn transaction(&mut self, group: &mut [Message]) -> std::result::Result<(), Fault> {
-        if self.conn.is_none() {
-            self.conn = Some(schema::reopen(&self.options).await?);
-            // What was committed meanwhile by the lost connection woke nobody.
-            self.wake.ring_all();
-        }
-        let Some(conn) = self.conn.as_mut() else {
-            return Err(Fault::Broken(ErrorKind::Unavailable, "no connection"));
-        };
-        let cut = self.options.cut.as_deref();
-        let patience = match group.iter().any(Message::is_push) {
-            true => PUSH_PATIENCE.min(self.options.busy),
-            false => self.options.busy,
-        };
-        begin(conn, cut, patience).await?;
-        let db = Db { conn: &mut *conn, cut };
-        let mut tx = Tx::open(db, &mut self.places, self.options.retention).await?;
-        run(&mut tx, group).await?;
-        let woken = tx.wake().await?;
-        let dirty = tx.dirty;
-        finish(conn, cut, dirty).await?;
-        self.wake.committed(woken);
-        Ok(())
-    }
-}
-
-/// Takes the write lock, in short steps: SQLite's lock is not fair, and its own handler sleeps up to
-/// 100 ms between two looks.
-async fn begin(
-    conn: &mut SqliteConnection,
-    cut: Option<&Cut>,
-    patience: Duration,
-) -> std::result::Result<(), Fault> {
-    let since = Instant::now();
-    loop {
-        match (Db { conn: &mut *conn, cut }).run(query("BEGIN IMMEDIATE")).await {
-            Err(fault) if fault.is_busy() && since.elapsed() < patience => {}
-            outcome => return outcome.map(drop),
-        }
-    }
-}
-
-async fn run(tx: &mut Tx<'_>, group: &mut [Message]) -> std::result::Result<(), Fault> {
-    let mut rest = group.iter_mut().peekable();
-    while let Some(message) = rest.next() {
-        match message {
-            Message::Call(call) => call.run(tx).await?,
-            Message::Push(jobs, answers, _) => {
-                let mut shared = vec![(jobs, answers)];
-                while let Some(Message::Push(jobs, answers, _)) =
-                    rest.next_if(|next| matches!(next, Message::Push(..)))
-                {
-                    shared.push((jobs, answers));
-                }
-                let all: Vec<&AuthorizedJob> = shared.iter().flat_map(|(j, _)| j.iter()).collect();
-                let mut pushed = enqueue::run(tx, &all).await?.into_iter();
-                for (jobs, answers) in shared {
-                    *answers = pushed.by_ref().take(jobs.len()).collect();
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Gives everybody the same failure under the name of his own call.
-fn fail(group: Vec<Message>, fault: Fault) {
-    let first = fault.into_error("write");
-    let (kind, text) = (first.kind(), first.to_string());
-    let text = text.strip_prefix("write: ").unwrap_or(&text).to_owned();
-    let why: Why =
-        Arc::new(move |operation| Error::with_source(kind, operation, text.clone(), first.clone()));
-    group.into_iter().for_each(|message| message.failed(&why));
 }

@@ -54,7 +54,7 @@ const INSTANTS: &[(&str, &[&str])] = &[
     ("jobs_body", &["pushed_at"]),
     ("jobs_done", &["run_at", "ended_at", "started_at", "verb_at"]),
     ("jobs_attempt", &["started_at", "ended_at"]),
-    ("jobs_reserve", &["at"]),
+    ("jobs_reserve", &["until"]),
     ("jobs_worker", &["since", "seen"]),
 ];
 

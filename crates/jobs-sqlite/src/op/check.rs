@@ -5,12 +5,12 @@ use jobs_core::{time::from_millis, view::Check};
 use sqlx::query;
 
 use crate::{
+    clock::system_now,
     error::Fault,
     options::{Durability, Options},
     reader::{Read, Reading},
     row::{get, small},
     schema::check_version,
-    tx::system_now,
 };
 
 /// How far the machine's clock may be behind the file's before somebody is told.
@@ -50,8 +50,9 @@ impl Read for Health {
         let behind = get::<Option<i64>>(&row, 2)?.unwrap_or_default() - system_now();
         if behind > BEHIND {
             findings.push(format!(
-                "the machine's clock is {} s behind the file's: correct it, nothing comes due \
-                 before it has caught up",
+                "the machine's clock is {} s behind the file's, which goes on from there: what \
+                 has a time comes due that much early. Correct the machine's clock, or, if it is \
+                 right, stop every process and run UPDATE jobs_meta SET clock = 0",
                 behind / 1000
             ));
         }

@@ -8,6 +8,7 @@ use std::{
 use jobs_core::{AuthorizedJob, KeyScope, Result, State, queue::Pushed, state};
 use sqlx::{AssertSqlSafe, query};
 
+use super::sweep::remove;
 use crate::{
     db::Statement,
     error::Fault,
@@ -80,13 +81,17 @@ async fn store(
 ) -> std::result::Result<Vec<Pushed>, Fault> {
     let mut answers = vec![None; jobs.len()];
     if jobs.iter().any(|job| job.key.is_some()) {
+        let mut halves = Vec::new();
         for (at, found) in stored(tx, jobs).await?.into_iter().enumerate() {
             answers[at] = match found {
-                (Some((_, state)), _) => Some(Pushed::Duplicate(state)),
-                (None, Some((id, state))) => Some(Pushed::KeyHeld(id, state)),
-                (None, None) => None,
+                (Some((_, Some(state))), _) => Some(Pushed::Duplicate(state)),
+                (half, holder) => {
+                    halves.extend(half.map(|(job, _)| job));
+                    holder.map(|(id, state)| Pushed::KeyHeld(id, state))
+                }
             };
         }
+        remove(tx, &halves, true).await?;
     }
     let fresh: Vec<usize> = (0..jobs.len()).filter(|at| answers[*at].is_none()).collect();
     if fresh.is_empty() {
@@ -98,12 +103,22 @@ async fn store(
     if bodies(tx, jobs, &numbered).await? < numbered.len() as u64 {
         let subset: Vec<_> = numbered.iter().map(|(_, at)| jobs[*at]).collect();
         let found = stored(tx, &subset).await?;
-        for ((_, at), found) in numbered.iter().zip(&found) {
-            if let (Some((job, state)), _) = found
-                && *job < first
-            {
-                answers[*at] = Some(Pushed::Duplicate(*state));
+        let (mut halves, mut again) = (Vec::new(), Vec::new());
+        for ((number, at), found) in numbered.iter().zip(&found) {
+            match found {
+                (Some((job, Some(state))), _) if *job < first => {
+                    answers[*at] = Some(Pushed::Duplicate(*state));
+                }
+                (Some((job, None)), _) if *job < first => {
+                    halves.push(*job);
+                    again.push((*number, *at));
+                }
+                _ => {}
             }
+        }
+        if !halves.is_empty() {
+            remove(tx, &halves, true).await?;
+            bodies(tx, jobs, &again).await?;
         }
         numbered.retain(|(_, at)| answers[*at].is_none());
     }
@@ -116,7 +131,9 @@ async fn store(
     Ok(answers.into_iter().flatten().collect())
 }
 
-type Found = (Option<(i64, State)>, Option<(jobs_core::JobId, State)>);
+/// The stored job and its state, none when it was stored half (see `push_in`) and is to be stored
+/// again, then the key's holder.
+type Found = (Option<(i64, Option<State>)>, Option<(jobs_core::JobId, State)>);
 
 async fn stored(
     tx: &mut Tx<'_>,
@@ -129,15 +146,19 @@ async fn stored(
     let wanted = json(&jobs.iter().map(entry).collect::<Vec<_>>());
     let rows = tx.db.all(query(include_str!("enqueue_stored.sql")).bind(wanted)).await?;
     let found = |row: &sqlx::sqlite::SqliteRow| {
-        // A body without a row of its state is one just stored by this transaction.
-        let state = |at| row::state(get::<Option<i64>>(row, at)?.unwrap_or(1));
+        // One whose state cannot be read is stored all the same, and out of every line.
+        let state = |at| {
+            let number = get::<Option<i64>>(row, at)?;
+            Ok::<_, Fault>(number.map(|number| row::state(number).unwrap_or(State::Parked)))
+        };
         let job = match get::<Option<i64>>(row, 1)? {
             Some(job) => Some((job, state(2)?)),
             None => None,
         };
-        let holder = match get::<Option<&[u8]>>(row, 3)? {
-            Some(bytes) => Some((row::id(bytes)?, state(4)?)),
-            None => None,
+        // A holder that cannot be named, or is in no state, holds nothing.
+        let holder = match (get::<Option<&[u8]>>(row, 3)?, state(4)?) {
+            (Some(bytes), Some(state)) => row::id(bytes).ok().map(|id| (id, state)),
+            _ => None,
         };
         Ok((job, holder))
     };

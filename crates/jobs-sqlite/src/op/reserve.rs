@@ -48,6 +48,10 @@ impl Write for SettleAndReserve {
     const NAME: &'static str = "reserve";
     type Answer = (Vec<Settled>, Reserved);
 
+    fn name(&self) -> &'static str {
+        if self.0.is_empty() { Self::NAME } else { "settle_and_reserve" }
+    }
+
     async fn run(&self, tx: &mut Tx<'_>) -> std::result::Result<Self::Answer, Fault> {
         let settled = settle::run(tx, &self.0).await?;
         let reserved = match self.1.most() {
@@ -68,7 +72,12 @@ async fn reserve(tx: &mut Tx<'_>, request: &Reserve) -> std::result::Result<Rese
     if let Some(jobs) = get::<Option<String>>(&found, 4)? {
         let extend = query(include_str!("reserve_extend.sql")).bind(&jobs);
         let extend = extend.bind(request.nonce_of().0).bind(tx.now).bind(until);
-        tx.dirty |= tx.db.run(extend).await? > 0;
+        if tx.db.run(extend).await? > 0 {
+            let remember = query(include_str!("reserve_remember.sql"));
+            let remember = remember.bind(request.nonce_of().0).bind(until).bind(&jobs);
+            tx.db.run(remember).await?;
+            tx.dirty = true;
+        }
         return Ok(Reserved { deliveries: deliver(tx, request, jobs).await?, next_due: None });
     }
     let mut next = get::<Option<i64>>(&found, 2)?;
@@ -87,7 +96,7 @@ async fn reserve(tx: &mut Tx<'_>, request: &Reserve) -> std::result::Result<Rese
     if !taken.is_empty() {
         let jobs = json(&taken);
         let remember = query(include_str!("reserve_remember.sql"));
-        let remember = remember.bind(request.nonce_of().0).bind(tx.now).bind(&jobs);
+        let remember = remember.bind(request.nonce_of().0).bind(until).bind(&jobs);
         tx.db.run(remember).await?;
         reserved.deliveries = deliver(tx, request, jobs).await?;
     }
@@ -97,7 +106,7 @@ async fn reserve(tx: &mut Tx<'_>, request: &Reserve) -> std::result::Result<Rese
             let row = tx.db.first(again.bind(json(request.names()))).await?;
             next = row.map_or(Ok(None), |row| get(&row, 0))?;
         }
-        let wait = next.map(|due| (due - tx.now).clamp(0, HOUR));
+        let wait = next.map(|due| due.saturating_sub(tx.now).clamp(0, HOUR));
         reserved.next_due = wait.map(|wait| Duration::from_millis(wait.unsigned_abs()));
     }
     Ok(reserved)

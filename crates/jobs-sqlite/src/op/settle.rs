@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use jobs_core::{
     Claim, OutcomeKind, Result, Settled, Settlement, State, queue::STUB, time::delay_millis,
 };
-use sqlx::query;
+use sqlx::{query, sqlite::SqliteRow};
 
 use crate::{
     error::Fault,
@@ -58,26 +58,38 @@ pub(crate) async fn standing<'a>(
         let (Some(claim), Some(standing)) = (claims.get(at), standings.get_mut(at)) else {
             continue;
         };
-        let is = |fence, nonce| claim.fence == fence && claim.nonce.0 == nonce && nonce != 0;
-        let settled = |outcome: Option<i64>| match outcome {
-            Some(number) => Ok::<_, Fault>(Standing::Settled(row::outcome(number)?)),
-            None => Ok(Standing::Stale),
-        };
-        let end = 1 + Run::COLUMNS;
-        if let Some(run) = Run::read(row, 1)? {
-            *standing = match run.state {
-                _ if !is(run.fence, run.nonce) => Standing::Stale,
-                State::Running => Standing::Held(run),
-                _ => settled(run.outcome)?,
-            };
-        } else if let Some(ended) = get::<Option<i64>>(row, end + 3)? {
-            let answers = tx.now < ended + delay_millis(STUB);
-            if answers && is(get(row, end)?, get(row, end + 1)?) {
-                *standing = settled(get(row, end + 2)?)?;
+        // One that cannot be read is lost, and the rest of the call is answered.
+        match worth(row, claim, tx.now) {
+            Ok(found) => *standing = found,
+            Err(fault) => {
+                let error = fault.into_error("settle");
+                tracing::error!(%error, job = %claim.job.id, "a claim of a damaged job is lost");
             }
         }
     }
     Ok(standings)
+}
+
+fn worth(row: &SqliteRow, claim: &Claim, now: i64) -> std::result::Result<Standing, Fault> {
+    let is = |fence, nonce| claim.fence == fence && claim.nonce.0 == nonce && nonce != 0;
+    let settled = |outcome: Option<i64>| match outcome {
+        Some(number) => Ok(Standing::Settled(row::outcome(number)?)),
+        None => Ok(Standing::Stale),
+    };
+    let end = 1 + Run::COLUMNS;
+    if let Some(run) = Run::read(row, 1)? {
+        return match run.state {
+            _ if !is(run.fence, run.nonce) => Ok(Standing::Stale),
+            State::Running => Ok(Standing::Held(run)),
+            _ => settled(run.outcome),
+        };
+    }
+    let Some(ended) = get::<Option<i64>>(row, end + 3)? else { return Ok(Standing::Stale) };
+    let answers = now < ended.saturating_add(delay_millis(STUB));
+    match answers && is(get(row, end)?, get(row, end + 1)?) {
+        true => settled(get(row, end + 2)?),
+        false => Ok(Standing::Stale),
+    }
 }
 
 /// Settles in order; inside one call the first for a claim wins.

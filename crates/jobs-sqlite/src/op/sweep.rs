@@ -8,22 +8,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use jobs_core::{
-    JobRef,
+    JobRef, State,
     queue::{Lost, STUB, Swept},
     time::delay_millis,
 };
-use sqlx::query;
+use sqlx::{query, sqlite::SqliteRow};
 
 use crate::{
     error::Fault,
     moves::{Moves, Run},
     row::{self, get, small},
+    statistics,
     tx::{Tx, json},
     writer::Write,
 };
 
 /// Most that one sweep does of each.
 const BATCH: usize = 500;
+/// Most reserves that one sweep forgets.
+const RESERVES: u64 = 4 * BATCH as u64;
 /// How long counts by minute and nonces are kept.
 const HOUR: i64 = 3_600_000;
 /// How long a silent worker is still listed.
@@ -41,8 +44,10 @@ impl Write for Sweep {
         let (lost, silent) = take_back(tx).await?;
         let promoted = promote(tx).await?;
         let (pruned, stubs) = prune(tx).await?;
-        forget(tx).await?;
+        let reserves = forget(tx).await?;
+        tx.dirty |= statistics::forget(&mut tx.db).await?;
         let more = [silent, promoted, pruned, stubs].into_iter().any(|n| n >= BATCH);
+        let more = more || reserves >= RESERVES;
         Ok(Swept { lost, promoted, pruned, more })
     }
 }
@@ -52,24 +57,30 @@ async fn take_back(tx: &mut Tx<'_>) -> Result<(Vec<Lost>, usize), Fault> {
     let rows = tx.db.all(expired.bind(BATCH as i64)).await?;
     let (mut moves, mut lost) = (Moves::default(), Vec::new());
     for row in &rows {
+        // A run whose body is damaged is taken back too; only its name cannot be told.
         let Some(run) = Run::read(row, 0)? else { continue };
         let Some(state) = moves.lose(&run, tx.now) else { continue };
-        let at = Run::COLUMNS;
-        // A run whose body is damaged is taken back too; only its name cannot be told.
-        let (Ok(tenant), Ok(bytes)) = (get::<String>(row, at), get::<&[u8]>(row, at + 1)) else {
-            continue;
-        };
-        let Ok(id) = row::id(bytes) else { continue };
-        lost.push(Lost {
-            job: JobRef { tenant, id },
-            queue: get(row, at + 2)?,
-            name: get(row, at + 3)?,
-            attempt: small(run.attempt),
-            state,
-        });
+        match told(row, &run, state) {
+            Ok(told) => lost.push(told),
+            Err(fault) => {
+                let error = fault.into_error("sweep");
+                tracing::error!(%error, job = run.job, "a damaged job is taken from its holder");
+            }
+        }
     }
     moves.write(tx).await?;
     Ok((lost, rows.len()))
+}
+
+fn told(row: &SqliteRow, run: &Run, state: State) -> Result<Lost, Fault> {
+    let at = Run::COLUMNS;
+    Ok(Lost {
+        job: JobRef { tenant: get(row, at)?, id: row::id(get(row, at + 1)?)? },
+        queue: get(row, at + 2)?,
+        name: get(row, at + 3)?,
+        attempt: small(run.attempt),
+        state,
+    })
 }
 
 async fn promote(tx: &mut Tx<'_>) -> Result<usize, Fault> {
@@ -151,14 +162,15 @@ pub(crate) async fn remove(tx: &mut Tx<'_>, jobs: &[i64], keyed: bool) -> Result
     Ok(())
 }
 
-async fn forget(tx: &mut Tx<'_>) -> Result<(), Fault> {
+/// Answers how many reserves it forgot.
+async fn forget(tx: &mut Tx<'_>) -> Result<u64, Fault> {
     let (hour, stub) = (tx.now - HOUR, tx.now - delay_millis(STUB));
     let reserves = query(include_str!("sweep_reserves.sql")).bind(hour).bind(stub);
-    let mut gone = tx.db.run(reserves.bind(4 * BATCH as i64)).await?;
+    let reserves = tx.db.run(reserves.bind(RESERVES as i64)).await?;
     let oldest = hour - hour.rem_euclid(60_000);
-    gone += tx.db.run(query(include_str!("sweep_minutes.sql")).bind(oldest)).await?;
+    let mut gone = tx.db.run(query(include_str!("sweep_minutes.sql")).bind(oldest)).await?;
     let silent = query(include_str!("sweep_workers.sql")).bind(tx.now - SILENT);
     gone += tx.db.run(silent).await?;
-    tx.dirty |= gone > 0;
-    Ok(())
+    tx.dirty |= gone + reserves > 0;
+    Ok(reserves)
 }

@@ -1,0 +1,135 @@
+//! Somebody else holds the write lock.
+
+use std::time::{Duration, Instant};
+
+use jobs_core::{ErrorKind, Job, Queue, authorized, grant::grant_without_user, queue::Reserve};
+use jobs_sqlite::{Options, Sqlite};
+use sqlx::{ConnectOptions, Row, SqliteConnection, query, sqlite::SqliteConnectOptions};
+
+struct Shared {
+    _directory: tempfile::TempDir,
+    options: Options,
+    other: SqliteConnection,
+}
+
+async fn shared() -> Shared {
+    let directory = tempfile::tempdir().expect("it works");
+    let path = directory.path().join("jobs.db");
+    let options = Options::new(&path.display().to_string()).expect("it works");
+    Sqlite::open(options.clone()).await.expect("it works");
+    let other = SqliteConnectOptions::new().filename(&path).connect().await.expect("it works");
+    Shared { _directory: directory, options, other }
+}
+
+fn jobs(count: usize) -> Vec<jobs_core::AuthorizedJob> {
+    let grant = grant_without_user("suite", "work.do", "acme").expect("it works");
+    let job =
+        |_| authorized(&grant, Job::new(&grant, "n", &1).expect("it works")).expect("it works");
+    (0..count).map(job).collect()
+}
+
+fn wish() -> Reserve {
+    Reserve::new("default", ["n"], "w").expect("it works").slots(10)
+}
+
+async fn number(conn: &mut SqliteConnection, sql: &'static str) -> i64 {
+    query(sql).fetch_one(conn).await.expect("it works").get(0)
+}
+
+#[tokio::test]
+async fn a_dropped_reserve_takes_nothing() {
+    let mut shared = shared().await;
+    let store = Sqlite::open(shared.options.clone()).await.unwrap();
+    for pushed in store.enqueue(&jobs(5)).await {
+        pushed.unwrap();
+    }
+    query("BEGIN IMMEDIATE").execute(&mut shared.other).await.unwrap();
+    let wish = wish();
+    let dropped = tokio::time::timeout(Duration::from_millis(200), store.reserve(&wish)).await;
+    assert!(dropped.is_err(), "it waits for the lock");
+    query("ROLLBACK").execute(&mut shared.other).await.unwrap();
+    let held = store.reserve(&self::wish()).await.unwrap().deliveries;
+    assert_eq!(held.len(), 5, "the dropped reserve took jobs for nobody");
+}
+
+#[tokio::test]
+async fn patience_counts_from_the_call() {
+    let mut shared = shared().await;
+    let options = shared.options.clone().busy(Duration::from_secs(5));
+    let store = Sqlite::open(options).await.unwrap();
+    query("BEGIN IMMEDIATE").execute(&mut shared.other).await.unwrap();
+    let begun = Instant::now();
+    let wish = wish();
+    let reserve = async { (store.reserve(&wish).await.unwrap_err().kind(), begun.elapsed()) };
+    let push = |after| {
+        let store = &store;
+        async move {
+            tokio::time::sleep(Duration::from_millis(after)).await;
+            let since = Instant::now();
+            let error = store.enqueue(&jobs(1)).await.remove(0).unwrap_err();
+            (error.kind(), since.elapsed())
+        }
+    };
+    let (reserve, first, second) = tokio::join!(reserve, push(500), push(1500));
+    for (kind, waited) in [first, second] {
+        assert_eq!(kind, ErrorKind::Busy);
+        let waited = waited.as_secs_f64();
+        assert!((1.9..2.5).contains(&waited), "a push waited for {waited} s");
+    }
+    assert_eq!(reserve.0, ErrorKind::Busy);
+    assert!(reserve.1.as_secs_f64() < 5.5, "a reserve waited for {:?}", reserve.1);
+}
+
+#[tokio::test]
+async fn the_deadline_counts_from_the_call() {
+    let mut shared = shared().await;
+    let options = shared.options.clone().deadline(Duration::from_millis(700));
+    let store = Sqlite::open(options).await.unwrap();
+    query("BEGIN IMMEDIATE").execute(&mut shared.other).await.unwrap();
+    let call = |after| {
+        let store = &store;
+        async move {
+            tokio::time::sleep(Duration::from_millis(after)).await;
+            let since = Instant::now();
+            (store.sweep().await.unwrap_err().kind(), since.elapsed().as_secs_f64())
+        }
+    };
+    let (first, second) = tokio::join!(call(0), call(400));
+    for (kind, waited) in [first, second] {
+        assert_eq!(kind, ErrorKind::Timeout);
+        assert!((0.65..1.0).contains(&waited), "it took {waited} s");
+    }
+}
+
+#[tokio::test]
+async fn a_push_inside_a_transaction_is_all_or_nothing() {
+    let mut shared = shared().await;
+    let store = Sqlite::open(shared.options.clone()).await.unwrap();
+    let broken = "CREATE TRIGGER broken BEFORE INSERT ON jobs_live BEGIN SELECT RAISE(FAIL, 'x'); \
+                  END";
+    query(broken).execute(&mut shared.other).await.unwrap();
+    query("BEGIN IMMEDIATE").execute(&mut shared.other).await.unwrap();
+    let jobs = jobs(3);
+    store.push_in(&mut shared.other, &jobs).await.unwrap_err();
+    query("COMMIT").execute(&mut shared.other).await.unwrap();
+    assert_eq!(number(&mut shared.other, "SELECT count(*) FROM jobs_body").await, 0);
+    query("DROP TRIGGER broken").execute(&mut shared.other).await.unwrap();
+    for pushed in store.enqueue(&jobs).await {
+        assert_eq!(pushed.unwrap(), jobs_core::queue::Pushed::Stored);
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_was_ahead_goes_on() {
+    let mut shared = shared().await;
+    let store = Sqlite::open(shared.options.clone()).await.unwrap();
+    let ahead = jobs_core::Timestamp::now().as_millisecond() + 3_600_000;
+    query("UPDATE jobs_meta SET clock = ?1").bind(ahead).execute(&mut shared.other).await.unwrap();
+    store.sweep().await.unwrap();
+    let before = number(&mut shared.other, "SELECT clock FROM jobs_meta").await;
+    store.enqueue(&jobs(1)).await.remove(0).unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    store.enqueue(&jobs(1)).await.remove(0).unwrap();
+    let after = number(&mut shared.other, "SELECT clock FROM jobs_meta").await;
+    assert!(after >= before.max(ahead) + 300, "{before} to {after}: time stood still");
+}
