@@ -277,9 +277,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_an_internal_error() {
-        let none: Option<()> = None;
-        let panics = async { Ok(none.expect("a bug")) };
-        let fault = caught(panics).await.unwrap_err();
+        let panics = async { panic!("a bug") };
+        let fault = caught::<()>(panics).await.unwrap_err();
         assert!(fault.breaks() && fault.is_of_one());
         assert_eq!(fault.into_error("reserve").kind(), ErrorKind::Internal);
     }

@@ -6,8 +6,10 @@ use jobs_core::{Job, Queue, authorized, grant::grant_without_user, queue::Reserv
 use jobs_sqlite::{Options, Sqlite};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row, SqliteConnection, sqlite::SqliteConnectOptions};
 
-/// Statements that look at all running jobs, which are few, by their own index, or at all lanes.
-const WHOLE: [(&str, &str); 3] = [
+/// Statements that look at all running jobs, which are few, by their own index, at all lanes, or
+/// at 20,000 entries and no more.
+const WHOLE: [(&str, &str); 4] = [
+    ("sweep_reserves.sql", "SCAN x USING COVERING INDEX jobs_reserve_until"),
     ("counts_running.sql", "USING INDEX jobs_lease"),
     ("list_running.sql", "USING INDEX jobs_lease"),
     ("list_shelf.sql", "SCAN l USING COVERING INDEX sqlite_autoindex_jobs_lane_1"),
