@@ -6,12 +6,16 @@ use jobs_core::{Job, Queue, authorized, grant::grant_without_user, queue::Reserv
 use jobs_sqlite::{Options, Sqlite};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row, SqliteConnection, sqlite::SqliteConnectOptions};
 
-/// Statements that look at all running jobs, which are few, by their own index, at all lanes, or
-/// at 20,000 entries and no more.
-const WHOLE: [(&str, &str); 4] = [
+/// Statements that look at all running jobs, which are few, by their own index, at lanes, or at no
+/// more entries than a limit says.
+const WHOLE: [(&str, &str); 8] = [
     ("sweep_reserves.sql", "SCAN x USING COVERING INDEX jobs_reserve_until"),
-    ("counts_running.sql", "USING INDEX jobs_lease"),
-    ("list_running.sql", "USING INDEX jobs_lease"),
+    ("counts_running.sql", "INDEX jobs_lease"),
+    ("counts_tenant.sql", "SCAN r USING INDEX jobs_lease"),
+    ("counts_lanes.sql", "SCAN x USING INDEX jobs_lease"),
+    ("counts_lanes.sql", "SCAN l USING INDEX jobs_lane_changed"),
+    ("list_few_running.sql", "INDEX jobs_lease"),
+    ("list_few_ready.sql", "SCAN l USING COVERING INDEX jobs_ready"),
     ("list_shelf.sql", "SCAN l USING COVERING INDEX sqlite_autoindex_jobs_lane_1"),
 ];
 
@@ -87,7 +91,8 @@ async fn plan(file: &mut SqliteConnection) {
         let mut sql =
             sql.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n");
         if name == "list_shelf.sql" {
-            sql = sql.replace("TABLE", "jobs_live").replace("STATE", "s.state = 3");
+            sql = sql.replace("TABLE", "jobs_live").replace("STATE", "state = 3");
+            sql = sql.replace("PLACE", "queue");
         }
         let explain = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}")));
         let plan = explain.fetch_all(&mut *file).await.unwrap_or_else(|e| panic!("{name}: {e}"));
