@@ -30,6 +30,7 @@ const DAMAGES: &[&str] = &[
     "UPDATE jobs_live SET max_attempts = -1 WHERE job = ?1",
     "UPDATE jobs_live SET fence = 9223372036854775807 WHERE job = ?1",
     "UPDATE jobs_live SET lease_until = NULL WHERE job = ?1",
+    "UPDATE jobs_live SET state = 2, lease_until = NULL WHERE job = ?1",
 ];
 
 /// The columns that random damage is done to, by their type.

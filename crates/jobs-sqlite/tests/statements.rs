@@ -52,7 +52,7 @@ async fn each_statement_seeks_after_statistics_of_small_tables() {
     for _ in 0..2 {
         let grant = grant_without_user("suite", "work.do", "acme").unwrap();
         let job = authorized(&grant, Job::new(&grant, "n", &1).unwrap()).unwrap();
-        store.enqueue(&[job]).await.remove(0).unwrap();
+        assert!(store.enqueue(&[job]).await.remove(0).is_ok());
         let wish = Reserve::new("default", ["n"], "w").unwrap();
         store.reserve(&wish).await.unwrap();
     }
