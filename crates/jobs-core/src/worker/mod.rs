@@ -51,7 +51,8 @@
 //! - **K10** Two workers with one label are two (`k10_two_workers_of_one_label`); queues have
 //!   weights (`k10_queues_have_weights`), and are those of the job types where none is named
 //!   (`k10_a_types_own_queue_is_worked`).
-//! - **K11** The Recorder gets each finished run with its timeline (`k11_the_recorder_gets_each_run`).
+//! - **K11** The Recorder gets each finished run with its timeline (`k11_the_recorder_gets_each_run`);
+//!   a run is one span, linked by `traceparent`, and one count (`k11_a_span_and_counters_per_run`).
 //! - **P5** What a handler may push is the worker's to say (`p5_a_handlers_limit_is_its_workers`).
 //! - **N1** A push wakes an idle worker, however long its poll interval is by then
 //!   (`n1_a_push_wakes_an_idle_worker`).
