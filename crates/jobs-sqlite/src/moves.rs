@@ -17,6 +17,10 @@ use crate::{
     tx::{Tx, json},
 };
 
+/// No lease ends later than this from now, in milliseconds: the longest is an hour, and a caller's
+/// clock has no say. `sweep_expired.sql` says the same.
+const LEASE_MOST: i64 = 2 * 3_600_000;
+
 /// A live job, as far as a transition looks at it.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
@@ -73,7 +77,9 @@ impl Run {
 
     /// What the transition table looks at.
     pub fn facts(&self, now: i64) -> Facts {
-        let expired = self.state == State::Running && self.lease_until.is_none_or(|end| end <= now);
+        // A lease that ends later than the longest one could is damage, and would never end.
+        let valid = |end: i64| end > now && end.saturating_sub(now) <= LEASE_MOST;
+        let expired = self.state == State::Running && !self.lease_until.is_some_and(valid);
         Facts {
             due: self.run_at <= now,
             expired,

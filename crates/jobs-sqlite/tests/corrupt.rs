@@ -204,7 +204,8 @@ async fn a_row_that_cannot_be_read_never_stops_the_rest() {
 #[tokio::test]
 async fn no_random_damage_stops_the_rest() {
     let seed = std::env::var("JOBS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
+    // The same in every run, so that a red run is a change's doing; others by the variable.
+    let seed: u64 = seed.unwrap_or(12_203_212_252_343_535_133);
     println!("JOBS_TEST_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let directory = tempfile::tempdir().unwrap();
