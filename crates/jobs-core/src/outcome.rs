@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Claim, State};
+use crate::{Claim, State, state::Event};
 
 /// Longest stored cause, in bytes: 16 KiB (S4).
 pub const MAX_CAUSE: usize = 16 * 1024;
@@ -129,6 +129,18 @@ impl Outcome {
             Self::Snooze { .. } => OutcomeKind::Snooze,
             Self::Release => OutcomeKind::Release,
             Self::Cancelled { .. } => OutcomeKind::Cancelled,
+        }
+    }
+
+    /// The row of the transition table, [`state::step`](crate::state::step), that it asks for.
+    pub fn event(&self) -> Event {
+        match self {
+            Self::Done => Event::SettleDone,
+            Self::Retry { .. } => Event::SettleRetry,
+            Self::Park { .. } => Event::SettlePark,
+            Self::Snooze { .. } => Event::SettleSnooze,
+            Self::Release => Event::SettleRelease,
+            Self::Cancelled { .. } => Event::SettleCancelled,
         }
     }
 

@@ -122,15 +122,7 @@ impl Moves {
         kind: OutcomeKind,
         now: i64,
     ) -> Option<State> {
-        let event = match outcome {
-            Outcome::Done => Event::SettleDone,
-            Outcome::Retry { .. } => Event::SettleRetry,
-            Outcome::Park { .. } => Event::SettlePark,
-            Outcome::Snooze { .. } => Event::SettleSnooze,
-            Outcome::Release => Event::SettleRelease,
-            Outcome::Cancelled { .. } => Event::SettleCancelled,
-        };
-        let Step::To(state) = step(run.state, event, run.facts(now)) else { return None };
+        let Step::To(state) = step(run.state, outcome.event(), run.facts(now)) else { return None };
         // What an operator cancelled did not fail, however its holder put it.
         if state != State::Cancelled {
             self.count(run.lane, kind);

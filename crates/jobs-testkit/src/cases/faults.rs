@@ -233,7 +233,7 @@ async fn f1_cut_after_every_round_trip_reserve(kit: &Kit) {
 }
 
 fn ends(outcome: &Outcome) -> State {
-    let event = super::settle::event(outcome);
+    let event = outcome.event();
     match jobs_core::state::step(State::Running, event, Facts::default()) {
         jobs_core::state::Step::To(state) => state,
         other => panic!("{outcome:?} of a running job is {other:?}"),

@@ -7,7 +7,7 @@ use jobs_core::{
     admin::Cancelled,
     queue::{Lease, Pushed, Renewed},
     retention::Retention,
-    state::{Event, Facts, Step, step},
+    state::{Facts, Step, step},
 };
 
 use crate::{
@@ -30,17 +30,6 @@ super::cases![
     s3_inside_a_batch_the_first_wins,
 ];
 
-pub(super) fn event(outcome: &Outcome) -> Event {
-    match outcome {
-        Outcome::Done => Event::SettleDone,
-        Outcome::Retry { .. } => Event::SettleRetry,
-        Outcome::Park { .. } => Event::SettlePark,
-        Outcome::Snooze { .. } => Event::SettleSnooze,
-        Outcome::Release => Event::SettleRelease,
-        Outcome::Cancelled { .. } => Event::SettleCancelled,
-    }
-}
-
 /// As the table says, in one batch, answered in order; and the claim is over.
 async fn s2_each_outcome(kit: &Kit) {
     let store = kit.handle().await;
@@ -57,7 +46,7 @@ async fn s2_each_outcome(kit: &Kit) {
     let answers = store.settle(&batch).await.expect("the store answers");
     for (settlement, answer) in batch.iter().zip(answers) {
         let (job, outcome) = (&settlement.claim.job, &settlement.outcome);
-        let Step::To(to) = step(State::Running, event(outcome), Facts::default()) else {
+        let Step::To(to) = step(State::Running, outcome.event(), Facts::default()) else {
             panic!("a running job is settled")
         };
         assert_eq!(answer, Settled::Applied(to), "{outcome:?}");

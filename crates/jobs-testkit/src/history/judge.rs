@@ -289,7 +289,7 @@ impl<'a> Judge<'a> {
                     || told != Some(true) && answer == Settled::Lost
             }
             Standing::Held => {
-                matches!(answer, Settled::Applied(to) if known.steps(event(outcome), now).contains(&Step::To(to)))
+                matches!(answer, Settled::Applied(to) if known.steps(outcome.event(), now).contains(&Step::To(to)))
             }
         };
         legal!(fits, "{outcome:?} by {claim:?} answered {answer:?}, it is {standing:?}: {known:?}");
@@ -338,16 +338,5 @@ impl<'a> Judge<'a> {
         let left = self.jobs.values().find(|known| silent(known));
         legal!(swept.more || left.is_none(), "not swept: {left:?}");
         Ok(())
-    }
-}
-
-fn event(outcome: &Outcome) -> Event {
-    match outcome {
-        Outcome::Done => Event::SettleDone,
-        Outcome::Retry { .. } => Event::SettleRetry,
-        Outcome::Park { .. } => Event::SettlePark,
-        Outcome::Snooze { .. } => Event::SettleSnooze,
-        Outcome::Release => Event::SettleRelease,
-        Outcome::Cancelled { .. } => Event::SettleCancelled,
     }
 }

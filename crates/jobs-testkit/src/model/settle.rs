@@ -85,7 +85,7 @@ impl Store {
         if self.faulty(Fault::CancelRequestForgotten) {
             facts.cancel_requested = false;
         }
-        let mut event = event(outcome);
+        let mut event = outcome.event();
         if self.faulty(Fault::DoneLostToACancel) && facts.cancel_requested {
             event = Event::SettleCancelled;
         }
@@ -144,17 +144,6 @@ impl Store {
             OutcomeKind::Retry | OutcomeKind::Park | OutcomeKind::Lost => minute.1 += 1,
             OutcomeKind::Snooze | OutcomeKind::Release | OutcomeKind::Cancelled => {}
         }
-    }
-}
-
-fn event(outcome: &Outcome) -> Event {
-    match outcome {
-        Outcome::Done => Event::SettleDone,
-        Outcome::Retry { .. } => Event::SettleRetry,
-        Outcome::Park { .. } => Event::SettlePark,
-        Outcome::Snooze { .. } => Event::SettleSnooze,
-        Outcome::Release => Event::SettleRelease,
-        Outcome::Cancelled { .. } => Event::SettleCancelled,
     }
 }
 
