@@ -3,9 +3,11 @@
 //! | to know | open |
 //! |---|---|
 //! | how the tests are run and counted | [`mod@test`], [`tally`] |
+//! | how stores are measured | [`bench`] |
 //! | how a store's server is had | [`servers`] |
 //! | what the sources and the prose are held to | `xtask/tests/` |
 
+mod bench;
 mod servers;
 mod tally;
 mod test;
@@ -27,10 +29,13 @@ enum Command {
         #[arg(long)]
         install: bool,
     },
+    /// Measures one store, and another program beside it; prints JSON lines.
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
     match Command::parse() {
         Command::Test { store, install } => test::run(store.as_deref(), install),
+        Command::Bench(options) => bench::run(&options),
     }
 }

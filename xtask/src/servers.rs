@@ -7,6 +7,8 @@
 //! answers what the tests are told by environment variables, or a sentence that says what is
 //! missing and how to get it. An embedded store needs none of this and answers at once.
 
+use std::path::Path;
+
 /// A store that has a driver in this workspace.
 pub struct Store {
     /// Its name on the command line.
@@ -15,6 +17,9 @@ pub struct Store {
     pub package: &'static str,
     /// Makes its server ready; the argument is whether it may install one.
     pub ready: fn(install: bool) -> Result<Ready, String>,
+    /// A URL at which nothing is stored, for the benchmark's run of this number; files go into
+    /// `folder` and begin with the number and a dot.
+    pub url: fn(ready: &Ready, folder: &Path, run: usize) -> String,
 }
 
 /// A store that can be tested now.
@@ -29,6 +34,7 @@ pub const STORES: &[Store] = &[Store {
     package: "jobs-sqlite",
     // The library is compiled into the driver: there is nothing to find.
     ready: |_install| Ok(Ready { environment: Vec::new() }),
+    url: |_ready, folder, run| folder.join(format!("{run}.db")).display().to_string(),
 }];
 
 /// Their names.

@@ -4,6 +4,7 @@
 //! [`harness::run`]; it cannot leave a case out.
 
 pub mod app;
+pub mod bench;
 pub mod broken;
 pub mod cases;
 pub mod fixture;
