@@ -100,7 +100,7 @@ fn start(store: &dyn Bench, counter: Option<Counter>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("{:?}: {error}", args.mode);
+            eprintln!("{}: {error}", args.mode);
             ExitCode::FAILURE
         }
     }
