@@ -3,7 +3,7 @@
 //! | to know | open |
 //! |---|---|
 //! | how the tests are run and counted | [`mod@test`], [`tally`] |
-//! | how stores are measured | [`bench`] |
+//! | how stores are measured | [`mod@bench`] |
 //! | how a store's server is had | [`servers`] |
 //! | what the sources and the prose are held to | `xtask/tests/` |
 

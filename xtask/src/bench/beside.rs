@@ -21,14 +21,7 @@ fn pairs(of: &Options, programs: &Programs, workload: &Workload, other: &str) ->
         eprintln!("pair {} of {}: {}", pair + 1, of.rounds(), workload.name);
         let ours = || programs.ours(of, workload);
         let theirs = || programs.other(other, of, workload);
-        // Ours, theirs, theirs, ours: neither is always the one that comes second.
-        let (ours, theirs) = if pair % 2 == 0 {
-            let ours = ours();
-            (ours, theirs())
-        } else {
-            let theirs = theirs();
-            (ours(), theirs)
-        };
+        let (ours, theirs) = in_turn(pair, ours, theirs);
         let ours = ours.map_err(|error| eprintln!("{}: ours: {error}", workload.name))?;
         let theirs = match theirs {
             Ok(theirs) => theirs,
@@ -81,10 +74,42 @@ fn pairs(of: &Options, programs: &Programs, workload: &Workload, other: &str) ->
     Ok(())
 }
 
+/// Ours, theirs, theirs, ours: neither is always the one that comes second.
+fn in_turn<T>(pair: usize, ours: impl FnOnce() -> T, theirs: impl FnOnce() -> T) -> (T, T) {
+    if pair.is_multiple_of(2) {
+        let ours = ours();
+        return (ours, theirs());
+    }
+    let theirs = theirs();
+    (ours(), theirs)
+}
+
 fn flawed(line: &Value, field: &str) -> bool {
     line.figure(field).is_some_and(|number| number != 0.0)
 }
 
 fn rounded(ratio: f64) -> f64 {
     (ratio * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn both_come_first_equally_often() {
+        let clock = Cell::new(0);
+        let tick = || clock.replace(clock.get() + 1);
+        let times: Vec<_> = (0..4).map(|pair| in_turn(pair, tick, tick)).collect();
+        assert_eq!(times, [(0, 1), (3, 2), (4, 5), (7, 6)]);
+    }
+
+    #[test]
+    fn a_flaw_of_theirs_is_seen() {
+        let line = json!({ "dups": 2, "left_in_store": 0 });
+        assert!(flawed(&line, "dups"));
+        assert!(!flawed(&line, "left_in_store") && !flawed(&line, "missing"));
+    }
 }
