@@ -35,6 +35,7 @@ mod error;
 mod moves;
 mod op;
 mod options;
+mod own;
 mod places;
 mod push_in;
 mod queue;
@@ -57,8 +58,8 @@ pub use schema::{SCHEMA, check_version};
 
 use crate::{clock::Clock, reader::Reader, wake::Wake, writer::Writer};
 
-/// A handle on a store in a file. Clones share its two threads, and the one that sqlx runs for each
-/// of their two connections; all four end with the last clone.
+/// A handle on a store in a file. Clones share its two threads, one of which writes and one reads;
+/// both end with the last clone.
 #[derive(Clone, Debug)]
 pub struct Sqlite {
     pub(crate) options: Arc<Options>,

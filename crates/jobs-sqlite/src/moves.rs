@@ -9,11 +9,11 @@ use jobs_core::{
     state::{Event, Facts, Step, step},
     time::after,
 };
-use sqlx::{query, sqlite::SqliteRow};
 
 use crate::{
+    db::query,
     error::Fault,
-    row::{self, get, outcome_number, small},
+    row::{self, Row, get, outcome_number, small},
     tx::{Tx, json},
 };
 
@@ -47,7 +47,7 @@ impl Run {
     pub const COLUMNS: usize = 16;
 
     /// From the columns of `moves_run.sql`, beginning at `at`; `None` when they are null.
-    pub fn read(row: &SqliteRow, at: usize) -> Result<Option<Self>, Fault> {
+    pub fn read(row: &Row, at: usize) -> Result<Option<Self>, Fault> {
         let Some(job) = get::<Option<i64>>(row, at)? else { return Ok(None) };
         Ok(Some(Self {
             job,

@@ -3,13 +3,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use jobs_core::{Error, ErrorKind, Result, retention::Retention};
-use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
 use crate::db::Cut;
-
-/// How long SQLite's own busy handler waits. It sleeps longer each time, up to 100 ms, which
-/// starves one of eight processes for seconds; the writer asks again in short steps instead.
-const BUSY_STEP: Duration = Duration::from_millis(20);
 
 /// What a commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,30 +88,5 @@ impl Options {
     #[doc(hidden)]
     pub fn cut_after(self, round_trips: usize) -> Self {
         Self { cut: Some(Arc::new(Cut::after(round_trips))), ..self }
-    }
-
-    /// sqlx's options for a connection of this store.
-    pub(crate) fn sqlx(&self) -> SqliteConnectOptions {
-        let synchronous = match self.durability {
-            Durability::Full => SqliteSynchronous::Full,
-            Durability::Normal => SqliteSynchronous::Normal,
-        };
-        // Incremental, so that a sweep after a flood can give pages back; only a new file takes it.
-        self.reading()
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(synchronous)
-            .auto_vacuum(SqliteAutoVacuum::Incremental)
-    }
-
-    /// The same for a connection that only reads: it asks for nothing that takes the write lock,
-    /// so it opens while a transaction of the application is open.
-    pub(crate) fn reading(&self) -> SqliteConnectOptions {
-        SqliteConnectOptions::new()
-            .filename(&self.path)
-            .foreign_keys(false)
-            .busy_timeout(BUSY_STEP)
-            .pragma("cache_size", "-16000")
-            .statement_cache_capacity(200)
-            .row_buffer_size(2048)
     }
 }

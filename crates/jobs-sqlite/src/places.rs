@@ -1,9 +1,9 @@
 //! Queues, lanes and sublanes: made by the first push to each, looked up once.
 
 use jobs_core::AuthorizedJob;
-use sqlx::query;
 
 use crate::{
+    db::query,
     error::Fault,
     row::get,
     tx::{Place, Tx, json},

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jobs_core::{AuthorizedJob, Result, queue::Pushed, retention::Retention};
-use sqlx::{SqliteConnection, query};
+use sqlx::SqliteConnection;
 
 use crate::{
     Sqlite,
@@ -74,13 +74,13 @@ async fn push(
     jobs: &[AuthorizedJob],
     now: i64,
 ) -> std::result::Result<(Vec<Pushed>, Vec<String>), Fault> {
-    Db { conn: &mut *conn, cut: None }.run(query("SAVEPOINT jobs_push_in")).await?;
+    sqlx::query("SAVEPOINT jobs_push_in").execute(&mut *conn).await?;
     let pushed = inside(conn, jobs, now).await;
     if pushed.is_err() {
         // Where SQLite rolled the whole transaction back, there is no savepoint any more.
-        query("ROLLBACK TO jobs_push_in").execute(&mut *conn).await.ok();
+        sqlx::query("ROLLBACK TO jobs_push_in").execute(&mut *conn).await.ok();
     }
-    match (query("RELEASE jobs_push_in").execute(&mut *conn).await, pushed) {
+    match (sqlx::query("RELEASE jobs_push_in").execute(&mut *conn).await, pushed) {
         (Err(error), Ok(_)) => Err(error.into()),
         (_, pushed) => pushed,
     }
@@ -92,8 +92,7 @@ async fn inside(
     now: i64,
 ) -> std::result::Result<(Vec<Pushed>, Vec<String>), Fault> {
     let mut places = Places::new();
-    let db = Db { conn, cut: None };
-    let mut tx = Tx::open(db, &mut places, Retention::default(), now).await?;
+    let mut tx = Tx::open(Db::callers(conn), &mut places, Retention::default(), now).await?;
     let pushed = enqueue::run(&mut tx, &jobs.iter().collect::<Vec<_>>()).await?;
     let queues = tx.wake().await?.into_iter().map(|(queue, _)| queue).collect();
     Ok((pushed, queues))

@@ -8,17 +8,17 @@ use std::{
 
 use async_trait::async_trait;
 use jobs_core::{ErrorKind, Result};
-use sqlx::{SqliteConnection, query};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     clock::Clock,
-    db::Db,
-    error::Fault,
+    db::{Db, query},
+    error::{Fault, LATE},
     options::Options,
+    own::Own,
     row::get,
     schema,
-    thread::{LATE, caught},
+    thread::caught,
     wake::Wake,
     writer::{ended, spawn},
 };
@@ -120,7 +120,7 @@ struct Thread {
     options: Arc<Options>,
     wake: Arc<Wake>,
     clock: Arc<Clock>,
-    conn: Option<SqliteConnection>,
+    conn: Option<Own>,
     version: Option<i64>,
     /// How long to leave it alone, while polls fail.
     failing: Option<Duration>,
@@ -145,7 +145,6 @@ impl Thread {
                 () = self.wake.watched.notified(), if !watched => {}
             }
         }
-        schema::close(self.conn.take()).await;
     }
 
     async fn read<R: Read>(
@@ -157,8 +156,7 @@ impl Thread {
         if left.is_zero() {
             return Err(LATE);
         }
-        let answer = tokio::time::timeout(left, caught(self.snapshot(read))).await;
-        let answer = answer.unwrap_or(Err(LATE));
+        let answer = caught(self.snapshot(read, Instant::now() + left)).await;
         if answer.is_err() {
             // A transaction may be open on it.
             self.conn = None;
@@ -166,10 +164,15 @@ impl Thread {
         answer
     }
 
-    async fn snapshot<R: Read>(&mut self, read: &R) -> std::result::Result<R::Answer, Fault> {
+    async fn snapshot<R: Read>(
+        &mut self,
+        read: &R,
+        until: Instant,
+    ) -> std::result::Result<R::Answer, Fault> {
         let clock = self.clock.clone();
-        let conn = self.connected().await?;
-        let mut db = Db { conn, cut: None };
+        let own = self.connected()?;
+        own.until(until);
+        let mut db = own.db(None);
         db.run(query("BEGIN")).await?;
         let row = db.first(query("SELECT clock FROM jobs_meta")).await?;
         let stored: i64 = row.map_or(Ok(0), |row| get(&row, 0))?;
@@ -180,9 +183,9 @@ impl Thread {
         Ok(answer)
     }
 
-    async fn connected(&mut self) -> std::result::Result<&mut SqliteConnection, Fault> {
+    fn connected(&mut self) -> std::result::Result<&mut Own, Fault> {
         if self.conn.is_none() {
-            (self.conn, self.version) = (Some(schema::reader(&self.options).await?), None);
+            (self.conn, self.version) = (Some(schema::reader(&self.options)?), None);
         }
         self.conn.as_mut().ok_or(Fault::Broken(ErrorKind::Unavailable, "no connection"))
     }
@@ -190,9 +193,7 @@ impl Thread {
     /// Rings for the commits of others. A failure only costs wake-ups, so the first one rings for
     /// all, and the next are seldom.
     async fn poll(&mut self) {
-        let left = self.options.deadline;
-        let polled = tokio::time::timeout(left, caught(self.changed())).await;
-        self.failing = match polled.unwrap_or(Err(LATE)) {
+        self.failing = match caught(self.changed()).await {
             Ok(()) => None,
             Err(fault) => {
                 self.conn = None;
@@ -207,9 +208,10 @@ impl Thread {
     }
 
     async fn changed(&mut self) -> std::result::Result<(), Fault> {
-        let known = self.version;
-        let conn = self.connected().await?;
-        let mut db = Db { conn, cut: None };
+        let (known, until) = (self.version, Instant::now() + self.options.deadline);
+        let own = self.connected()?;
+        own.until(until);
+        let mut db = own.db(None);
         let row = db.first(query("PRAGMA data_version")).await?;
         let version: i64 = row.map_or(Ok(0), |row| get(&row, 0))?;
         if known == Some(version) {

@@ -7,20 +7,85 @@ use jobs_core::{
     job::{RunAt, Timeout},
     time::from_millis,
 };
-use sqlx::{Row, Sqlite, sqlite::SqliteRow};
+use rusqlite::types::ValueRef;
 
 use crate::error::Fault;
 
-/// Column `at`, whatever type its statement declares.
-pub(crate) fn get<'r, T: sqlx::Decode<'r, Sqlite> + sqlx::Type<Sqlite>>(
-    row: &'r SqliteRow,
-    at: usize,
-) -> Result<T, Fault> {
-    Ok(row.try_get(at)?)
+/// A stored value. Text is bytes, because damaged text is no UTF-8.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(Vec<u8>),
+    Blob(Vec<u8>),
+}
+
+impl From<ValueRef<'_>> for Value {
+    fn from(value: ValueRef<'_>) -> Self {
+        match value {
+            ValueRef::Null => Self::Null,
+            ValueRef::Integer(value) => Self::Integer(value),
+            ValueRef::Real(value) => Self::Real(value),
+            ValueRef::Text(bytes) => Self::Text(bytes.to_vec()),
+            ValueRef::Blob(bytes) => Self::Blob(bytes.to_vec()),
+        }
+    }
+}
+
+/// One row of an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Row(pub Vec<Value>);
+
+/// What a column is read as; `None` when the value is of another type.
+pub(crate) trait FromValue<'r>: Sized {
+    fn from_value(value: &'r Value) -> Option<Self>;
+}
+
+impl FromValue<'_> for i64 {
+    fn from_value(value: &Value) -> Option<Self> {
+        if let Value::Integer(number) = value { Some(*number) } else { None }
+    }
+}
+
+impl<'r> FromValue<'r> for &'r str {
+    fn from_value(value: &'r Value) -> Option<Self> {
+        if let Value::Text(bytes) = value { str::from_utf8(bytes).ok() } else { None }
+    }
+}
+
+impl FromValue<'_> for String {
+    fn from_value(value: &Value) -> Option<Self> {
+        <&str>::from_value(value).map(str::to_owned)
+    }
+}
+
+impl<'r> FromValue<'r> for &'r [u8] {
+    fn from_value(value: &'r Value) -> Option<Self> {
+        if let Value::Text(bytes) | Value::Blob(bytes) = value { Some(bytes) } else { None }
+    }
+}
+
+impl FromValue<'_> for Vec<u8> {
+    fn from_value(value: &Value) -> Option<Self> {
+        <&[u8]>::from_value(value).map(<[u8]>::to_vec)
+    }
+}
+
+impl<'r, T: FromValue<'r>> FromValue<'r> for Option<T> {
+    fn from_value(value: &'r Value) -> Option<Self> {
+        if *value == Value::Null { Some(None) } else { T::from_value(value).map(Some) }
+    }
+}
+
+/// Column `at` of a row.
+pub(crate) fn get<'r, T: FromValue<'r>>(row: &'r Row, at: usize) -> Result<T, Fault> {
+    let value = row.0.get(at).and_then(T::from_value);
+    value.ok_or_else(|| Fault::Corrupt(format!("column {at} holds no such value")))
 }
 
 /// Text that is only shown or recorded, whatever its bytes are.
-pub(crate) fn text(row: &SqliteRow, at: usize) -> Result<Option<String>, Fault> {
+pub(crate) fn text(row: &Row, at: usize) -> Result<Option<String>, Fault> {
     let bytes: Option<&[u8]> = get(row, at)?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
 }
@@ -51,7 +116,7 @@ pub(crate) fn id(bytes: &[u8]) -> Result<JobId, Fault> {
 
 /// The job whose body's columns begin at `at`: tenant, id, queue, name, action, authorized_by,
 /// payload, priority, max_attempts, timeout, key, key_scope, metadata.
-pub(crate) fn job(row: &SqliteRow, at: usize, run_at: i64) -> Result<Job, Fault> {
+pub(crate) fn job(row: &Row, at: usize, run_at: i64) -> Result<Job, Fault> {
     let text: String = get(row, at + 6)?;
     let payload = Payload::from_json(text).map_err(|e| Fault::Corrupt(e.to_string()))?;
     let scope = match get::<i64>(row, at + 11)? {

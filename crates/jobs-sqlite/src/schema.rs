@@ -1,21 +1,14 @@
 //! Opening the file: version of SQLite, migrations, versions of the schema.
 
-use std::time::{Duration, Instant};
-
-use jobs_core::{Error, ErrorKind, Result};
-use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, SqliteConnection, query,
-    sqlite::SqliteConnectOptions,
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use crate::{
-    clock::system_now,
-    db::Db,
-    error::{Fault, code},
-    options::Options,
-    row::get,
-    statistics,
+    clock::system_now, db::query, error::Fault, options::Options, own::Own, row::get, statistics,
 };
+use jobs_core::{Error, ErrorKind, Result};
 
 /// The migrations, from version 1.
 const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_jobs.sql")];
@@ -54,17 +47,17 @@ pub fn check_version(version: &str) -> std::result::Result<(), String> {
 }
 
 /// Opens, checks and migrates, at the start of a handle.
-pub(crate) async fn open(options: &Options) -> Result<SqliteConnection> {
+pub(crate) async fn open(options: &Options) -> Result<Own> {
     let refused = |fault: Fault| {
         let error = fault.into_error("connect");
         let what = format!("{}: {error}", options.path.display());
         Error::with_source(error.kind(), "connect", what, error)
     };
     // Before the file is touched: WAL mode is what an unsafe version damages.
-    let version = version().await.map_err(refused)?;
-    check_version(&version).map_err(|what| Error::new(ErrorKind::Unsafe, "connect", what))?;
-    let conn = connect(options.sqlx().create_if_missing(true), options).await;
-    let mut conn = conn.map_err(|fault| match fault.is_closed() {
+    check_version(rusqlite::version())
+        .map_err(|what| Error::new(ErrorKind::Unsafe, "connect", what))?;
+    let own = patient(options, || Own::writing(options, true));
+    let mut own = own.map_err(|fault| match fault.is_closed() {
         true => {
             let what = "cannot be opened: check that its directory exists and is writable";
             let what = format!("{} {what}", options.path.display());
@@ -72,28 +65,19 @@ pub(crate) async fn open(options: &Options) -> Result<SqliteConnection> {
         }
         false => refused(fault),
     })?;
-    migrate(&mut conn, options).await?;
-    Ok(conn)
-}
-
-/// The version of the SQLite that is linked.
-async fn version() -> std::result::Result<String, Fault> {
-    let mut memory = SqliteConnectOptions::new().in_memory(true).connect().await?;
-    let row = query("SELECT sqlite_version()").fetch_one(&mut memory).await?;
-    let version = get(&row, 0);
-    close(Some(memory)).await;
-    version
+    migrate(&mut own, options).await?;
+    Ok(own)
 }
 
 /// Another connection for a handle that lost its own. It does not make the file again, and does
 /// not wait: who waits for it does. Meanwhile a newer release may have migrated the file.
-pub(crate) async fn reopen(options: &Options) -> std::result::Result<SqliteConnection, Fault> {
-    let mut conn = options.sqlx().connect().await?;
-    let mut db = Db { conn: &mut conn, cut: None };
+pub(crate) async fn reopen(options: &Options) -> std::result::Result<Own, Fault> {
+    let mut own = Own::writing(options, false)?;
+    let mut db = own.db(None);
     let gone = "the file has no jobs tables any more: restore it, or connect again to make them";
     let found = db.first(query(include_str!("op/schema_version.sql"))).await;
-    let found = found.map_err(|fault| match &fault {
-        Fault::Sql(error) if code(error) == Some(1) => Fault::Broken(ErrorKind::Schema, gone),
+    let found = found.map_err(|fault| match fault.code() {
+        Some(1) => Fault::Broken(ErrorKind::Schema, gone),
         _ => fault,
     })?;
     let found: i64 = found.map_or(Ok(0), |row| get(&row, 0))?;
@@ -107,18 +91,19 @@ pub(crate) async fn reopen(options: &Options) -> std::result::Result<SqliteConne
     db.run(query("BEGIN IMMEDIATE")).await?;
     statistics::forget(&mut db).await?;
     db.run(query("COMMIT")).await?;
-    Ok(conn)
+    Ok(own)
 }
 
-async fn connect(
-    to: SqliteConnectOptions,
+/// Opens as soon as nobody else turns the file to WAL mode.
+fn patient(
     options: &Options,
-) -> std::result::Result<SqliteConnection, Fault> {
+    open: impl Fn() -> std::result::Result<Own, Fault>,
+) -> std::result::Result<Own, Fault> {
     let since = Instant::now();
     loop {
-        match to.connect().await.map_err(Fault::from) {
+        match open() {
             Err(fault) if fault.is_busy() && since.elapsed() < options.busy => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                sleep(Duration::from_millis(20));
             }
             outcome => return outcome,
         }
@@ -126,14 +111,14 @@ async fn connect(
 }
 
 /// Brings the schema to this release's version, under the file's write lock.
-async fn migrate(conn: &mut SqliteConnection, options: &Options) -> Result<()> {
+async fn migrate(own: &mut Own, options: &Options) -> Result<()> {
     let refused = |fault: Fault| fault.into_error("connect");
     let since = Instant::now();
     let found = loop {
-        match migrate_once(conn).await {
+        match migrate_once(own).await {
             Ok(found) => break found,
             Err(fault) => {
-                query("ROLLBACK").execute(&mut *conn).await.ok();
+                own.batch("ROLLBACK").ok();
                 if !fault.is_busy() || since.elapsed() > options.busy {
                     return Err(refused(fault));
                 }
@@ -150,34 +135,27 @@ async fn migrate(conn: &mut SqliteConnection, options: &Options) -> Result<()> {
     Ok(())
 }
 
-async fn migrate_once(conn: &mut SqliteConnection) -> std::result::Result<i64, Fault> {
-    let mut db = Db { conn, cut: None };
+async fn migrate_once(own: &mut Own) -> std::result::Result<i64, Fault> {
+    let mut db = own.db(None);
     db.run(query("BEGIN IMMEDIATE")).await?;
     db.run(query(include_str!("op/migration.sql"))).await?;
     let row = db.first(query(include_str!("op/schema_version.sql"))).await?;
     let found: i64 = row.map_or(Ok(0), |row| get(&row, 0))?;
     for (version, migration) in (1..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
-        sqlx::raw_sql(AssertSqlSafe(*migration)).execute(&mut *db.conn).await?;
+        own.batch(migration)?;
+        let mut db = own.db(None);
         let done = query("INSERT INTO jobs_migration VALUES (?1, ?2)");
         db.run(done.bind(version).bind(system_now())).await?;
     }
+    let mut db = own.db(None);
     statistics::forget(&mut db).await?;
     db.run(query("COMMIT")).await?;
     Ok(found.max(i64::from(SCHEMA)))
 }
 
 /// A connection that only reads, with no part in the writer's group.
-pub(crate) async fn reader(options: &Options) -> std::result::Result<SqliteConnection, Fault> {
-    let mut conn = connect(options.reading(), options).await?;
-    query("PRAGMA query_only = 1").execute(&mut conn).await?;
-    Ok(conn)
-}
-
-/// Ends a connection kindly.
-pub(crate) async fn close(conn: Option<SqliteConnection>) {
-    if let Some(conn) = conn {
-        conn.close().await.ok();
-    }
+pub(crate) fn reader(options: &Options) -> std::result::Result<Own, Fault> {
+    patient(options, || Own::reading(options))
 }
 
 #[cfg(test)]

@@ -5,9 +5,7 @@
 //! scan is cheapest, and a year later every call scans ten million; so they are deleted. Rejected:
 //! fresh ones, because ready jobs come and go by the million between two of them.
 
-use sqlx::query;
-
-use crate::{db::Db, error::Fault, row::get};
+use crate::{db::Db, db::query, error::Fault, row::get};
 
 /// Deletes what the planner was told of our tables, inside a write transaction. Was there any?
 pub(crate) async fn forget(db: &mut Db<'_>) -> Result<bool, Fault> {

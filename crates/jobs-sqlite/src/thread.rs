@@ -13,15 +13,15 @@ use std::{
 };
 
 use jobs_core::{AuthorizedJob, Error, ErrorKind};
-use sqlx::{SqliteConnection, query};
 use tokio::sync::mpsc;
 
 use crate::{
     clock::Clock,
-    db::Db,
-    error::Fault,
+    db::{Db, query},
+    error::{Fault, LATE},
     op::enqueue,
     options::Options,
+    own::Own,
     schema,
     tx::{Places, Tx, finish},
     wake::Wake,
@@ -34,17 +34,13 @@ const GROUP: usize = 256;
 const GROUP_JOBS: usize = 1000;
 /// Between two looks at a lock that was refused at once.
 const PAUSE: Duration = Duration::from_millis(2);
-/// A call whose deadline passed.
-pub(crate) const LATE: Fault =
-    Fault::Broken(ErrorKind::Timeout, "the call's deadline passed: try again");
-
 type Outcome<T> = std::result::Result<T, Fault>;
 
 pub(crate) struct Thread {
     options: Arc<Options>,
     wake: Arc<Wake>,
     clock: Arc<Clock>,
-    conn: Option<SqliteConnection>,
+    conn: Option<Own>,
     places: Places,
     /// Admitted and not yet run, in order. Those that run alone are in front.
     waiting: VecDeque<Message>,
@@ -55,7 +51,7 @@ impl Thread {
         options: Arc<Options>,
         wake: Arc<Wake>,
         clock: Arc<Clock>,
-        conn: Option<SqliteConnection>,
+        conn: Option<Own>,
     ) -> Self {
         Self { options, wake, clock, conn, places: Places::new(), waiting: VecDeque::new() }
     }
@@ -82,7 +78,6 @@ impl Thread {
             let group = self.group();
             self.run(group).await;
         }
-        schema::close(self.conn).await;
     }
 
     /// Takes in what came, and lets go of what does not wait any longer: its caller has gone, its
@@ -122,8 +117,7 @@ impl Thread {
     async fn lock(&mut self, inbox: &mut mpsc::Receiver<Message>) -> Outcome<()> {
         loop {
             let since = Instant::now();
-            let begun = tokio::time::timeout(self.options.deadline, self.begin()).await;
-            match begun.unwrap_or(Err(LATE)) {
+            match self.begin().await {
                 Err(fault) if fault.is_busy() => {
                     self.admit(inbox, Some(fault));
                     if self.waiting.is_empty() {
@@ -150,7 +144,7 @@ impl Thread {
     fn db(&mut self) -> Outcome<Db<'_>> {
         let none = Fault::Broken(ErrorKind::Unavailable, "no connection");
         let conn = self.conn.as_mut().ok_or(none)?;
-        Ok(Db { conn, cut: self.options.cut.as_deref() })
+        Ok(conn.db(self.options.cut.as_deref()))
     }
 
     fn group(&mut self) -> Vec<Message> {
@@ -174,14 +168,15 @@ impl Thread {
     async fn run(&mut self, mut group: Vec<Message>) {
         let oldest = group.iter().map(|message| message.since.elapsed()).max();
         let left = self.options.deadline.saturating_sub(oldest.unwrap_or_default());
-        let work = caught(self.transaction(&mut group));
-        let outcome = tokio::time::timeout(left, work).await.unwrap_or(Err(LATE));
-        let Err(fault) = outcome else {
+        if let Some(own) = &self.conn {
+            own.until(Instant::now() + left);
+        }
+        let Err(fault) = caught(self.transaction(&mut group)).await else {
             return group.into_iter().for_each(Message::done);
         };
         self.places.clear();
         let rolled_back = match (&mut self.conn, fault.breaks()) {
-            (Some(conn), false) => query("ROLLBACK").execute(conn).await.is_ok(),
+            (Some(own), false) => own.batch("ROLLBACK").is_ok(),
             _ => false,
         };
         if !rolled_back {
@@ -212,17 +207,17 @@ impl Thread {
     async fn transaction(&mut self, group: &mut [Message]) -> Outcome<()> {
         let (cut, retention, now) =
             (self.options.cut.clone(), self.options.retention, self.clock.now());
-        let Some(conn) = self.conn.as_mut() else { return Ok(()) };
+        let Some(own) = self.conn.as_mut() else { return Ok(()) };
         if group.is_empty() {
-            return finish(conn, cut.as_deref(), false).await;
+            return finish(own.db(cut.as_deref()), false).await;
         }
-        let db = Db { conn: &mut *conn, cut: cut.as_deref() };
+        let db = own.db(cut.as_deref());
         let mut tx = Tx::open(db, &mut self.places, retention, now).await?;
         self.clock.seen(tx.now);
         all(&mut tx, group).await?;
         let woken = tx.wake().await?;
         let dirty = tx.dirty;
-        finish(conn, cut.as_deref(), dirty).await?;
+        finish(tx.db, dirty).await?;
         self.wake.committed(woken);
         Ok(())
     }

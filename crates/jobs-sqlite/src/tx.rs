@@ -4,10 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use jobs_core::retention::Retention;
 use serde::Serialize;
-use sqlx::query;
 
 use crate::{
-    db::{Cut, Db},
+    db::{Db, query},
     error::Fault,
     row::get,
 };
@@ -79,11 +78,7 @@ impl<'c> Tx<'c> {
 }
 
 /// Commits only what changed something.
-pub(crate) async fn finish(
-    conn: &mut sqlx::SqliteConnection,
-    cut: Option<&Cut>,
-    dirty: bool,
-) -> Result<(), Fault> {
+pub(crate) async fn finish(mut db: Db<'_>, dirty: bool) -> Result<(), Fault> {
     let end = if dirty { "COMMIT" } else { "ROLLBACK" };
-    Db { conn, cut }.run(query(end)).await.map(drop)
+    db.run(query(end)).await.map(drop)
 }

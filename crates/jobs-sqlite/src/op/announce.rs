@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use jobs_core::queue::Worker;
 use serde::{Deserialize, Serialize};
-use sqlx::query;
 
 use crate::{
+    db::query,
     error::Fault,
     tx::{Tx, json},
     writer::Write,

@@ -7,9 +7,9 @@ use jobs_core::{
     permit::Cancel,
     state::{Event, Step, step},
 };
-use sqlx::query;
 
 use crate::{
+    db::query,
     error::Fault,
     moves::{Moves, Run},
     row::{self, get},

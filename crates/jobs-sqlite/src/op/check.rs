@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use jobs_core::{time::from_millis, view::Check};
-use sqlx::query;
 
 use crate::{
     clock::system_now,
+    db::query,
     error::Fault,
     options::{Durability, Options},
     reader::{Read, Reading},

@@ -11,12 +11,12 @@ use jobs_core::{
         Minute, VerbRecord,
     },
 };
-use sqlx::{query, sqlite::SqliteRow};
 
 use crate::{
+    db::query,
     error::Fault,
     reader::{Read, Reading},
-    row::{get, small},
+    row::{Row, get, small},
     tx::json,
 };
 
@@ -169,7 +169,7 @@ impl Read for Counter {
 }
 
 /// The newer of the lane's last change and its queue's.
-fn changed(row: &SqliteRow) -> Result<Option<VerbRecord>, Fault> {
+fn changed(row: &Row) -> Result<Option<VerbRecord>, Fault> {
     let change = |at| {
         let (verb, by) = (get::<Option<String>>(row, at)?, get::<Option<String>>(row, at + 1)?);
         let when = get::<Option<i64>>(row, at + 2)?;

@@ -7,10 +7,10 @@ use jobs_core::{
     permit::Delete,
     state::{Event, Step, step},
 };
-use sqlx::query;
 
 use super::{cancel::Scoped, sweep::remove};
 use crate::{
+    db::query,
     error::Fault,
     tx::{Tx, json},
     writer::Write,

@@ -6,14 +6,13 @@ use std::{
 };
 
 use jobs_core::{AuthorizedJob, KeyScope, Result, State, queue::Pushed, state};
-use sqlx::{AssertSqlSafe, query};
 
 use super::sweep::remove;
 use crate::{
-    db::Statement,
+    db::{Statement, query},
     error::Fault,
     places,
-    row::{self, get},
+    row::{self, Row, get},
     tx::{Place, Tx, json},
     writer::Writer,
 };
@@ -145,7 +144,7 @@ async fn stored(
     };
     let wanted = json(&jobs.iter().map(entry).collect::<Vec<_>>());
     let rows = tx.db.all(query(include_str!("enqueue_stored.sql")).bind(wanted)).await?;
-    let found = |row: &sqlx::sqlite::SqliteRow| {
+    let found = |row: &Row| {
         // One whose state cannot be read is stored all the same, and out of every line.
         let state = |at| {
             let number = get::<Option<i64>>(row, at)?;
@@ -176,7 +175,7 @@ async fn bodies(
         while rest.len() >= size {
             let (rows, tail) = rest.split_at(size);
             rest = tail;
-            let mut insert = query(AssertSqlSafe(sql.clone()));
+            let mut insert = query(sql);
             for (number, at) in rows {
                 insert = bind_body(insert, *number, jobs[*at], tx.now);
             }
@@ -189,7 +188,7 @@ async fn bodies(
 fn bind_body<'q>(
     insert: Statement<'q>,
     number: i64,
-    job: &AuthorizedJob,
+    job: &'q AuthorizedJob,
     now: i64,
 ) -> Statement<'q> {
     let metadata = (!job.metadata.is_empty()).then(|| json(&job.metadata));
@@ -231,7 +230,7 @@ async fn live(
         while rest.len() >= size {
             let (rows, tail) = rest.split_at(size);
             rest = tail;
-            let mut insert = query(AssertSqlSafe(sql.clone()));
+            let mut insert = query(sql);
             for ((number, at), place) in rows.iter().zip(places.by_ref()) {
                 let job = jobs[*at];
                 let due = job.due_at(tx.now);

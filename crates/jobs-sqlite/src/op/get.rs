@@ -7,13 +7,13 @@ use jobs_core::{
     time::from_millis,
     view::{Attempt, Holder, JobRecord, VerbRecord},
 };
-use sqlx::{query, sqlite::SqliteRow};
 
 use super::list::{VIEW, view};
 use crate::{
+    db::query,
     error::Fault,
     reader::{Read, Reading},
-    row::{get, outcome, small},
+    row::{Row, get, outcome, small},
 };
 
 /// One job with everything known of it.
@@ -44,7 +44,7 @@ impl Read for Get {
     }
 }
 
-async fn attempts(reading: &mut Reading<'_>, row: &SqliteRow) -> Result<Vec<Attempt>, Fault> {
+async fn attempts(reading: &mut Reading<'_>, row: &Row) -> Result<Vec<Attempt>, Fault> {
     let job: i64 = get(row, VIEW)?;
     let mut attempts = Vec::new();
     for row in reading.db.all(query(include_str!("get_attempts.sql")).bind(job)).await? {
@@ -72,7 +72,7 @@ async fn attempts(reading: &mut Reading<'_>, row: &SqliteRow) -> Result<Vec<Atte
     Ok(attempts)
 }
 
-fn record(row: &SqliteRow, attempts: Vec<Attempt>, now: i64) -> Result<JobRecord, Fault> {
+fn record(row: &Row, attempts: Vec<Attempt>, now: i64) -> Result<JobRecord, Fault> {
     let at = |column| Ok::<_, Fault>(get::<Option<i64>>(row, column)?.map(from_millis));
     let holder = match (at(VIEW + 3)?, at(VIEW + 4)?, at(VIEW + 5)?) {
         (Some(started_at), Some(renewed_at), Some(lease_until)) => {

@@ -22,12 +22,12 @@ use jobs_core::{
     time::from_millis,
     view::{Cursor, JobView, List, Page},
 };
-use sqlx::{AssertSqlSafe, query, sqlite::SqliteRow};
 
 use crate::{
+    db::query,
     error::Fault,
     reader::{Read, Reading},
-    row::{self, get, small},
+    row::{self, Row, get, small},
     tx::json,
 };
 
@@ -87,7 +87,7 @@ enum Walk {
     Shelf(Arc<str>, Vec<i64>),
 }
 
-fn seen(row: &SqliteRow) -> Result<Seen, Fault> {
+fn seen(row: &Row) -> Result<Seen, Fault> {
     let id = get::<Option<Vec<u8>>>(row, 1).ok().flatten().unwrap_or_default();
     // A tenant that is no text sorts before all others of its id, so the walk goes on after it.
     let tenant = get::<Option<String>>(row, 2).ok().flatten().unwrap_or_default();
@@ -143,7 +143,7 @@ async fn shelf(
     most: usize,
 ) -> Result<(Vec<Seen>, bool), Fault> {
     let share = (most / places.len().max(1)).max(1);
-    let look = query(AssertSqlSafe(sql.clone())).bind(&from.id).bind(&from.tenant);
+    let look = query(sql).bind(&from.id).bind(&from.tenant);
     let rows = reading.db.all(look.bind(share as i64).bind(json(places))).await?;
     let mut all = rows.iter().map(seen).collect::<Result<Vec<_>, Fault>>()?;
     let mut ends = HashMap::<i64, (usize, &[u8])>::new();
@@ -292,7 +292,7 @@ impl Read for Lister {
 }
 
 /// A job as operators see it.
-pub(super) fn view(row: &SqliteRow) -> Result<JobView, Fault> {
+pub(super) fn view(row: &Row) -> Result<JobView, Fault> {
     Ok(JobView {
         job: row::job(row, 0, get(row, 15)?)?,
         state: row::state(get(row, 14)?)?,

@@ -6,10 +6,10 @@ use jobs_core::{
     queue::{Lease, Renewed},
     time::after,
 };
-use sqlx::query;
 
 use super::settle::{Standing, standing};
 use crate::{
+    db::query,
     error::Fault,
     tx::{Tx, json},
     writer::{Write, Writer},

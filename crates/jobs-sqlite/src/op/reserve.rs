@@ -10,16 +10,16 @@ use jobs_core::{
     queue::{Delivery, LANE_BATCH, MAX_RESERVE, Reserve, Reserved},
     time::after,
 };
-use sqlx::{query, sqlite::SqliteRow};
 
 use super::{
     round::{Round, Wish},
     settle,
 };
 use crate::{
+    db::query,
     error::Fault,
     moves::{Moves, Run},
-    row::{self, get, small},
+    row::{self, Row, get, small},
     tx::{Tx, json},
     writer::{Write, Writer},
 };
@@ -208,7 +208,7 @@ async fn deliver(
     Ok(deliveries)
 }
 
-fn delivery(row: &SqliteRow, request: &Reserve) -> std::result::Result<Delivery, Fault> {
+fn delivery(row: &Row, request: &Reserve) -> std::result::Result<Delivery, Fault> {
     let job = row::job(row, 5, get(row, 3)?)?;
     let claim = Claim { job: job.job_ref(), fence: get(row, 1)?, nonce: request.nonce_of() };
     let suspect = get::<i64>(row, 4)? > 0;

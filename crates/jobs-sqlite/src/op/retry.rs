@@ -7,10 +7,10 @@ use jobs_core::{
     permit::Retry,
     state::{Event, Facts, Step, step},
 };
-use sqlx::query;
 
 use super::cancel::{Found, Scoped, no_state};
 use crate::{
+    db::query,
     error::Fault,
     moves::{Moves, Run},
     row::{self, get},

@@ -10,9 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jobs_core::queue::{LANE_BATCH, Reserve};
-use sqlx::query;
 
 use crate::{
+    db::query,
     error::Fault,
     row::get,
     tx::{Tx, json},

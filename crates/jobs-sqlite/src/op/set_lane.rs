@@ -8,9 +8,9 @@ use jobs_core::{
     permit::Tune,
     time::{MAX_MILLIS, after},
 };
-use sqlx::query;
 
 use crate::{
+    db::query,
     error::Fault,
     row::get,
     tx::{Tx, json},
@@ -66,7 +66,7 @@ impl Write for SetLane {
         match &self.tenant {
             None => {
                 let set = query(include_str!("set_lane_queue.sql")).bind(&self.queue);
-                let set = set.bind(weight).bind(pauses).bind(until);
+                let set = set.bind(weight).bind(i64::from(pauses)).bind(until);
                 tx.db.run(set.bind(self.verb).bind(&self.by).bind(tx.now)).await?;
             }
             Some(tenant) => {
@@ -74,7 +74,7 @@ impl Write for SetLane {
                     tx.db.run(query(include_str!("enqueue_lanes.sql")).bind(&made)).await?;
                 }
                 let set = query(include_str!("set_lane.sql")).bind(&self.queue).bind(tenant);
-                let set = set.bind(weight).bind(pauses).bind(until);
+                let set = set.bind(weight).bind(i64::from(pauses)).bind(until);
                 let set = set.bind(self.verb).bind(&self.by).bind(tx.now);
                 let set = tx.db.first(set).await?;
                 if let Some(row) = set {

@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use jobs_core::{
     Claim, OutcomeKind, Result, Settled, Settlement, State, queue::STUB, time::delay_millis,
 };
-use sqlx::{query, sqlite::SqliteRow};
 
 use crate::{
+    db::query,
     error::Fault,
     moves::{Moves, Run},
-    row::{self, get},
+    row::{self, Row, get},
     tx::{Tx, json},
     writer::{Write, Writer},
 };
@@ -70,7 +70,7 @@ pub(crate) async fn standing<'a>(
     Ok(standings)
 }
 
-fn worth(row: &SqliteRow, claim: &Claim, now: i64) -> std::result::Result<Standing, Fault> {
+fn worth(row: &Row, claim: &Claim, now: i64) -> std::result::Result<Standing, Fault> {
     let is = |fence, nonce| claim.fence == fence && claim.nonce.0 == nonce && nonce != 0;
     let settled = |outcome: Option<i64>| match outcome {
         Some(number) => Ok(Standing::Settled(row::outcome(number)?)),

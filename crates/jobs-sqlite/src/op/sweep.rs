@@ -12,12 +12,12 @@ use jobs_core::{
     queue::{Lost, STUB, Swept},
     time::delay_millis,
 };
-use sqlx::{query, sqlite::SqliteRow};
 
 use crate::{
+    db::query,
     error::Fault,
     moves::{Moves, Run},
-    row::{self, get, small},
+    row::{self, Row, get, small},
     statistics,
     tx::{Tx, json},
     writer::Write,
@@ -72,7 +72,7 @@ async fn take_back(tx: &mut Tx<'_>) -> Result<(Vec<Lost>, usize), Fault> {
     Ok((lost, rows.len()))
 }
 
-fn told(row: &SqliteRow, run: &Run, state: State) -> Result<Lost, Fault> {
+fn told(row: &Row, run: &Run, state: State) -> Result<Lost, Fault> {
     let at = Run::COLUMNS;
     Ok(Lost {
         job: JobRef { tenant: get(row, at)?, id: row::id(get(row, at + 1)?)? },

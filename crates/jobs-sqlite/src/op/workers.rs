@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use jobs_core::{Permit, permit, queue::Worker, time::from_millis, view::WorkerView};
-use sqlx::query;
 
 use super::{announce::Doc, sweep::SILENT};
 use crate::{
+    db::query,
     error::Fault,
     reader::{Read, Reading},
     row::get,
