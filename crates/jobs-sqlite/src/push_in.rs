@@ -5,14 +5,7 @@ use std::sync::Arc;
 use jobs_core::{AuthorizedJob, Result, queue::Pushed, retention::Retention};
 use sqlx::SqliteConnection;
 
-use crate::{
-    Sqlite,
-    db::Db,
-    error::Fault,
-    op::enqueue,
-    tx::{Places, Tx},
-    wake::Wake,
-};
+use crate::{Sqlite, db::Db, error::Fault, op::enqueue, places::Places, tx::Tx, wake::Wake};
 
 /// What was pushed inside a transaction, and the wake-up for after its commit.
 #[derive(Debug)]
@@ -91,7 +84,7 @@ async fn inside(
     jobs: &[AuthorizedJob],
     now: i64,
 ) -> std::result::Result<(Vec<Pushed>, Vec<String>), Fault> {
-    let mut places = Places::new();
+    let mut places = Places::default();
     let mut tx = Tx::open(Db::callers(conn), &mut places, Retention::default(), now).await?;
     let pushed = enqueue::run(&mut tx, &jobs.iter().collect::<Vec<_>>()).await?;
     let queues = tx.wake().await?.into_iter().map(|(queue, _)| queue).collect();

@@ -22,8 +22,9 @@ use crate::{
     op::enqueue,
     options::Options,
     own::Own,
+    places::Places,
     schema,
-    tx::{Places, Tx, finish},
+    tx::{Tx, finish},
     wake::Wake,
     writer::{Message, WAITING, Why, Work},
 };
@@ -53,7 +54,7 @@ impl Thread {
         clock: Arc<Clock>,
         conn: Option<Own>,
     ) -> Self {
-        Self { options, wake, clock, conn, places: Places::new(), waiting: VecDeque::new() }
+        Self { options, wake, clock, conn, places: Places::default(), waiting: VecDeque::new() }
     }
 
     pub async fn serve(mut self, mut inbox: mpsc::Receiver<Message>) {

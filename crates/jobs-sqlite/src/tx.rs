@@ -1,6 +1,6 @@
 //! One write transaction: the clock, the number of the next job, and who is to be woken after it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use jobs_core::retention::Retention;
 use serde::Serialize;
@@ -8,20 +8,9 @@ use serde::Serialize;
 use crate::{
     db::{Db, query},
     error::Fault,
+    places::Places,
     row::get,
 };
-
-/// Where a job of (queue, tenant, name) lives.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub queue: i64,
-    pub lane: i64,
-    pub sublane: i64,
-}
-
-/// Places already looked up. Lanes are never deleted, so it only has to be emptied when the
-/// transaction that made one is rolled back.
-pub(crate) type Places = HashMap<[String; 3], Place>;
 
 /// An open transaction.
 pub(crate) struct Tx<'c> {

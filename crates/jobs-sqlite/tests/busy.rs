@@ -105,7 +105,7 @@ async fn the_deadline_counts_from_the_call() {
 async fn a_push_inside_a_transaction_is_all_or_nothing() {
     let mut shared = shared().await;
     let store = Sqlite::open(shared.options.clone()).await.unwrap();
-    let broken = "CREATE TRIGGER broken BEFORE INSERT ON jobs_live BEGIN SELECT RAISE(FAIL, 'x'); \
+    let broken = "CREATE TRIGGER broken BEFORE INSERT ON jobs_ready BEGIN SELECT RAISE(FAIL, 'x'); \
                   END";
     query(broken).execute(&mut shared.other).await.unwrap();
     query("BEGIN IMMEDIATE").execute(&mut shared.other).await.unwrap();

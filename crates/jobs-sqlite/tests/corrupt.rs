@@ -23,6 +23,11 @@ const DAMAGES: &[&str] = &[
     "UPDATE jobs_body SET name = CAST(x'c3' AS TEXT) WHERE job = ?1",
     "DELETE FROM jobs_body WHERE job = ?1",
     "DELETE FROM jobs_live WHERE job = ?1",
+    "DELETE FROM jobs_ready WHERE job = ?1",
+    "UPDATE jobs_ready SET sublane = 7777 WHERE job = ?1",
+    "UPDATE jobs_ready SET run_at = -9223372036854775808, rank = -1 WHERE job = ?1",
+    "UPDATE jobs_body SET sublane = 7777 WHERE job = ?1",
+    "UPDATE jobs_body SET lane = 7777, queue_number = 7777 WHERE job = ?1",
     "UPDATE jobs_live SET worker = CAST(x'ff' AS TEXT) WHERE job = ?1",
     "UPDATE jobs_live SET state = 77 WHERE job = ?1",
     "UPDATE jobs_live SET attempt = -5 WHERE job = ?1",
@@ -35,7 +40,21 @@ const DAMAGES: &[&str] = &[
 
 /// The columns that random damage is done to, by their type.
 const NUMBERS: &[(&str, &[&str])] = &[
-    ("jobs_body", &["priority", "max_attempts", "timeout", "key_scope", "pushed_at"]),
+    (
+        "jobs_body",
+        &[
+            "priority",
+            "max_attempts",
+            "timeout",
+            "key_scope",
+            "pushed_at",
+            "queue_number",
+            "lane",
+            "sublane",
+            "due",
+        ],
+    ),
+    ("jobs_ready", &["sublane", "rank", "run_at", "keyed"]),
     (
         "jobs_live",
         &[
@@ -68,7 +87,8 @@ const TEXTS: &[(&str, &[&str])] = &[
     ),
     ("jobs_live", &["worker", "verb", "verb_by"]),
 ];
-const BLOBS: &[(&str, &[&str])] = &[("jobs_body", &["id"]), ("jobs_live", &["id"])];
+const BLOBS: &[(&str, &[&str])] =
+    &[("jobs_body", &["id"]), ("jobs_live", &["id"]), ("jobs_ready", &["id"])];
 
 fn random_damage(random: &mut fastrand::Rng) -> String {
     let numbers = ["-9223372036854775808", "9223372036854775807", "-1", "0", "77", "4294967296"];

@@ -38,7 +38,7 @@ impl Scoped {
         Self { tenant, by: permit.by().to_owned(), jobs: jobs.to_vec() }
     }
 
-    /// Each job, if it is stored and in scope. A later mention of one job is looked up again by the
+    /// Each job, if it is stored and in scope, with a live row unless it ended. A later mention of one job is looked up again by the
     /// caller's own order: verbs run one after the other.
     pub async fn find(&self, tx: &mut Tx<'_>, job: &JobRef) -> Result<Option<Found>, Fault> {
         let wanted = json(&[(&job.tenant, job.id.0.simple().to_string())]);
@@ -49,7 +49,12 @@ impl Scoped {
             Some(state) => Some((row::state(state)?, get(&row, end + 1)?)),
             None => None,
         };
-        Ok(Some(Found { job: get(&row, 1)?, live: Run::read(&row, 2)?, ended }))
+        let (job, mut live) = (get(&row, 1)?, Run::read(&row, 2)?);
+        if live.is_none() && ended.is_none() {
+            tx.db.run(query(include_str!("admin_fresh.sql")).bind(job)).await?;
+            live = Run::of(tx, job).await?;
+        }
+        Ok(Some(Found { job, live, ended }))
     }
 }
 

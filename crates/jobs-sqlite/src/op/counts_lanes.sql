@@ -1,14 +1,14 @@
 -- The lanes of all tenants that have live jobs or settings, those where a job waits first. They are
--- sought from the live jobs, one step a lane or sublane that has some: idle ones cost nothing.
+-- sought from the jobs, one step a lane or sublane that has some: idle ones cost nothing.
 -- ?1 queue's name or null, ?2 now, ?3 most lanes, ?4 most steps of each kind.
 -- Returns lane, queue, tenant, weight, paused until, and who changed it when:
 -- the lane's verb, by, at, and the queue's.
 -- Rejected: all lanes with a look at the jobs of each, where idle ones hide waiting ones.
 WITH RECURSIVE
 ready (sublane) AS (
-  SELECT (SELECT min(x.sublane) FROM jobs_live x WHERE x.state = 1)
+  SELECT (SELECT min(x.sublane) FROM jobs_ready x)
   UNION ALL
-  SELECT (SELECT min(x.sublane) FROM jobs_live x WHERE x.state = 1 AND x.sublane > r.sublane)
+  SELECT (SELECT min(x.sublane) FROM jobs_ready x WHERE x.sublane > r.sublane)
   FROM ready r WHERE r.sublane IS NOT NULL LIMIT ?4),
 parked (lane) AS (
   SELECT (SELECT min(x.lane) FROM jobs_live x WHERE x.state = 3)

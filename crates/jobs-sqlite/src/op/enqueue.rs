@@ -11,9 +11,9 @@ use super::sweep::remove;
 use crate::{
     db::{Statement, query},
     error::Fault,
-    places,
+    places::{self, Place},
     row::{self, Row, get},
-    tx::{Place, Tx, json},
+    tx::{Tx, json},
     writer::Writer,
 };
 
@@ -24,8 +24,6 @@ const CHUNK: usize = 1000;
 
 static BODY: LazyLock<[Arc<str>; 4]> =
     LazyLock::new(|| SIZES.map(|n| repeat(include_str!("enqueue_body.sql"), n)));
-static LIVE: LazyLock<[Arc<str>; 4]> =
-    LazyLock::new(|| SIZES.map(|n| repeat(include_str!("enqueue_live.sql"), n)));
 
 /// The statement with its row of binds repeated.
 fn repeat(sql: &str, rows: usize) -> Arc<str> {
@@ -65,13 +63,15 @@ fn distinct(jobs: &[&AuthorizedJob]) -> usize {
     if jobs.len() == 1 {
         return 1;
     }
-    let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
-    let fresh = |job: &&&AuthorizedJob| {
-        let job: &AuthorizedJob = job;
-        let key = job.key.as_ref().map(|key| (job.tenant.clone(), key.text.clone()));
-        ids.insert((job.tenant.clone(), job.id)) && key.is_none_or(|key| keys.insert(key))
-    };
-    jobs.iter().take_while(fresh).count()
+    let mut ids = HashSet::with_capacity(jobs.len());
+    let mut keys = HashSet::new();
+    for (at, job) in jobs.iter().enumerate() {
+        let key = job.key.as_ref().map(|key| (job.tenant.as_str(), key.text.as_str()));
+        if !ids.insert((job.id, job.tenant.as_str())) || key.is_some_and(|key| !keys.insert(key)) {
+            return at;
+        }
+    }
+    jobs.len()
 }
 
 async fn store(
@@ -99,7 +99,9 @@ async fn store(
     let first = tx.next_job;
     tx.next_job += i64::try_from(fresh.len()).unwrap_or(i64::MAX);
     let mut numbered: Vec<(i64, usize)> = (first..).zip(fresh).collect();
-    if bodies(tx, jobs, &numbered).await? < numbered.len() as u64 {
+    let places = places::find(tx, numbered.iter().map(|(_, at)| jobs[*at])).await?;
+    let place = |number: i64| places[usize::try_from(number - first).unwrap_or_default()];
+    if bodies(tx, jobs, &numbered, place).await? < numbered.len() as u64 {
         let subset: Vec<_> = numbered.iter().map(|(_, at)| jobs[*at]).collect();
         let found = stored(tx, &subset).await?;
         let (mut halves, mut again) = (Vec::new(), Vec::new());
@@ -117,13 +119,11 @@ async fn store(
         }
         if !halves.is_empty() {
             remove(tx, &halves, true).await?;
-            bodies(tx, jobs, &again).await?;
+            bodies(tx, jobs, &again, place).await?;
         }
         numbered.retain(|(_, at)| answers[*at].is_none());
     }
-    let subset: Vec<_> = numbered.iter().map(|(_, at)| jobs[*at]).collect();
-    let places = places::find(tx, &subset).await?;
-    live(tx, jobs, &numbered, &places).await?;
+    line_up(tx, jobs, &numbered, place).await?;
     for (_, at) in numbered {
         answers[at] = Some(Pushed::Stored);
     }
@@ -168,6 +168,7 @@ async fn bodies(
     tx: &mut Tx<'_>,
     jobs: &[&AuthorizedJob],
     numbered: &[(i64, usize)],
+    place: impl Fn(i64) -> Place,
 ) -> std::result::Result<u64, Fault> {
     tx.dirty = true;
     let (mut rest, mut changed) = (numbered, 0);
@@ -177,7 +178,7 @@ async fn bodies(
             rest = tail;
             let mut insert = query(sql);
             for (number, at) in rows {
-                insert = bind_body(insert, *number, jobs[*at], tx.now);
+                insert = bind_body(insert, *number, jobs[*at], place(*number), tx.now);
             }
             changed += tx.db.run(insert).await?;
         }
@@ -189,6 +190,7 @@ fn bind_body<'q>(
     insert: Statement<'q>,
     number: i64,
     job: &'q AuthorizedJob,
+    place: Place,
     now: i64,
 ) -> Statement<'q> {
     let metadata = (!job.metadata.is_empty()).then(|| json(&job.metadata));
@@ -196,18 +198,22 @@ fn bind_body<'q>(
         .bind(number)
         .bind(job.tenant.as_str())
         .bind(&job.id.0.as_bytes()[..])
+        .bind(place.queue)
+        .bind(place.lane)
+        .bind(place.sublane)
+        .bind(job.due_at(now))
+        .bind(now)
+        .bind(i64::from(job.priority))
+        .bind(i64::from(job.max_attempts()))
+        .bind(row::timeout_number(job.timeout))
+        .bind(keyed(job))
+        .bind(job.key.as_ref().map(|key| key.text.as_str()))
         .bind(job.queue.as_str())
         .bind(job.name.as_str())
         .bind(job.action.as_str())
         .bind(job.authorized_by.as_str())
-        .bind(job.payload.as_str())
-        .bind(i64::from(job.priority))
-        .bind(i64::from(job.max_attempts()))
-        .bind(row::timeout_number(job.timeout))
-        .bind(job.key.as_ref().map(|key| key.text.as_str()))
-        .bind(keyed(job))
         .bind(metadata)
-        .bind(now)
+        .bind(job.payload.as_str())
 }
 
 fn keyed(job: &AuthorizedJob) -> i64 {
@@ -218,52 +224,40 @@ fn keyed(job: &AuthorizedJob) -> i64 {
     }
 }
 
-async fn live(
+/// Puts stored jobs where they wait, and takes their keys.
+async fn line_up(
     tx: &mut Tx<'_>,
     jobs: &[&AuthorizedJob],
     numbered: &[(i64, usize)],
-    places: &[Place],
+    place: impl Fn(i64) -> Place,
 ) -> std::result::Result<(), Fault> {
-    let mut ready = BTreeSet::new();
-    let (mut rest, mut places) = (numbered, places.iter());
-    for (sql, size) in LIVE.iter().zip(SIZES) {
-        while rest.len() >= size {
-            let (rows, tail) = rest.split_at(size);
-            rest = tail;
-            let mut insert = query(sql);
-            for ((number, at), place) in rows.iter().zip(places.by_ref()) {
-                let job = jobs[*at];
-                let due = job.due_at(tx.now);
-                let state = state::pushed(due <= tx.now);
-                if state == State::Ready {
-                    ready.insert(place.sublane);
-                }
-                tx.woken.insert(place.queue);
-                insert = insert
-                    .bind(*number)
-                    .bind(place.queue)
-                    .bind(place.lane)
-                    .bind(place.sublane)
-                    .bind(state as i64)
-                    .bind(-i64::from(job.priority))
-                    .bind(due)
-                    .bind(&job.id.0.as_bytes()[..])
-                    .bind(i64::from(job.max_attempts()))
-                    .bind(keyed(job));
-            }
-            tx.db.run(insert).await?;
+    let (Some((first, _)), Some((last, _))) = (numbered.first(), numbered.last()) else {
+        return Ok(());
+    };
+    let (mut ready, mut scheduled) = (BTreeSet::new(), false);
+    for (number, at) in numbered {
+        let place = place(*number);
+        match state::pushed(jobs[*at].due_at(tx.now) <= tx.now) {
+            State::Ready => drop(ready.insert(place.sublane)),
+            _ => scheduled = true,
         }
+        tx.woken.insert(place.queue);
+    }
+    if scheduled {
+        let wait = query(include_str!("enqueue_scheduled.sql"));
+        tx.db.run(wait.bind(*first).bind(*last)).await?;
+    }
+    if !ready.is_empty() {
+        tx.db.run(query(include_str!("enqueue_ready.sql")).bind(*first).bind(*last)).await?;
+        tx.db.run(query(include_str!("ring.sql")).bind(json(&ready))).await?;
     }
     let key = |(number, at): &(i64, usize)| {
         let key = jobs[*at].key.as_ref()?;
-        Some((jobs[*at].tenant.clone(), key.text.clone(), *number))
+        Some((jobs[*at].tenant.as_str(), key.text.as_str(), *number))
     };
     let keys: Vec<_> = numbered.iter().filter_map(key).collect();
     if !keys.is_empty() {
         tx.db.run(query(include_str!("enqueue_key.sql")).bind(json(&keys))).await?;
-    }
-    if !ready.is_empty() {
-        tx.db.run(query(include_str!("ring.sql")).bind(json(&ready))).await?;
     }
     Ok(())
 }

@@ -3,12 +3,13 @@
 -- snoozes, releases, verb, by, at; of a done job its last attempt's worker and start.
 SELECT b.tenant, b.id, b.queue, b.name, b.action, b.authorized_by, b.payload, b.priority,
   b.max_attempts, b.timeout, b.key, b.key_scope, b.metadata, b.pushed_at,
-  coalesce(l.state, d.state), coalesce(l.run_at, d.run_at), coalesce(l.attempt, d.attempt),
+  coalesce(l.state, d.state, 1), coalesce(l.run_at, d.run_at, b.due),
+  coalesce(l.attempt, d.attempt, 0),
   d.ended_at, coalesce(l.cancel, 0),
   (SELECT a.cause FROM jobs_attempt a WHERE a.job = b.job AND a.cause IS NOT NULL
     ORDER BY a.fence DESC LIMIT 1),
-  b.job, coalesce(l.fence, d.fence), l.worker, l.started_at, l.renewed_at, l.lease_until,
-  coalesce(l.snoozes, d.snoozes), coalesce(l.releases, d.releases),
+  b.job, coalesce(l.fence, d.fence, 0), l.worker, l.started_at, l.renewed_at, l.lease_until,
+  coalesce(l.snoozes, d.snoozes, 0), coalesce(l.releases, d.releases, 0),
   coalesce(l.verb, d.verb), coalesce(l.verb_by, d.verb_by), coalesce(l.verb_at, d.verb_at),
   d.worker, d.started_at, d.outcome
 FROM jobs_body b

@@ -3,7 +3,7 @@
 //!
 //! Which index: the cold states (scheduled, parked, cancelled) have their own, by queue for
 //! operators and by lane for a tenant, whose lanes are as few as queues. All else walks the bodies,
-//! of one tenant, of one queue or of all, and filters the state; few running or ready jobs are taken
+//! lane by lane of one tenant or of a queue with few tenants, or all of them, and filters; few running or ready jobs are taken
 //! from the index that reserve and sweep have anyway.
 //!
 //! Rejected: indexes of ready and done jobs by lane, which cost every job two entries more and two
@@ -39,6 +39,8 @@ const LOOKED_FOR: Duration = Duration::from_millis(250);
 const CHUNK: usize = 250;
 /// Running or ready jobs that are looked at all together.
 const FEW: usize = 500;
+/// Most lanes of a queue that are walked side by side; with more, all bodies are walked.
+const LANES: usize = 200;
 /// How many columns a view has.
 pub(super) const VIEW: usize = 20;
 /// Greater than every id.
@@ -52,13 +54,20 @@ static SHELVES: LazyLock<[[Arc<str>; 2]; 6]> = LazyLock::new(|| {
                 true => ("jobs_live", ""),
                 false => ("jobs_done", " AND stub = 0"),
             };
-            let body = include_str!("list_shelf.sql").lines().filter(|at| !at.starts_with("--"));
-            let body = body.collect::<Vec<_>>().join("\n").replace("TABLE", table);
-            let body = body.replace("STATE", &format!("state = {}{stub}", state as i64));
-            body.replace("PLACE", place).into()
+            shelf_of(table, &format!("state = {}{stub}", state as i64), place)
         })
     })
 });
+
+/// The statement that walks the bodies of lanes.
+static BODIES: LazyLock<Arc<str>> = LazyLock::new(|| shelf_of("jobs_body", "TRUE", "lane"));
+
+/// The statement of one index: list_shelf.sql with its names.
+fn shelf_of(table: &str, state: &str, place: &str) -> Arc<str> {
+    let lines = include_str!("list_shelf.sql").lines().filter(|line| !line.starts_with("--"));
+    let sql = lines.collect::<Vec<_>>().join("\n").replace("TABLE", table);
+    sql.replace("STATE", state).replace("PLACE", place).into()
+}
 
 /// One page.
 pub(crate) struct Lister {
@@ -81,9 +90,7 @@ enum Walk {
     /// Few enough to have been read already.
     Few(Vec<Seen>),
     All,
-    Tenant(String),
-    Queue(String),
-    /// A cold state's statement and its lanes or queues.
+    /// The statement of a cold state, or of the bodies, and its lanes or queues.
     Shelf(Arc<str>, Vec<i64>),
 }
 
@@ -113,23 +120,21 @@ impl Walk {
         from: &Seen,
         most: usize,
     ) -> Result<(Vec<Seen>, bool), Fault> {
-        let (sql, of) = match self {
+        match self {
             Self::Few(rows) => {
                 let after =
                     rows.iter().filter(|row| (&row.id, &row.tenant) < (&from.id, &from.tenant));
-                return Ok((after.cloned().collect(), true));
+                Ok((after.cloned().collect(), true))
             }
-            Self::Shelf(sql, places) => return shelf(reading, sql, places, from, most).await,
-            Self::All => (include_str!("list_all.sql"), None),
-            Self::Tenant(tenant) => (include_str!("list_tenant.sql"), Some(tenant)),
-            Self::Queue(queue) => (include_str!("list_queue.sql"), Some(queue)),
-        };
-        // One more, to know whether these are the last.
-        let walk = query(sql).bind(&from.id).bind(&from.tenant).bind(most as i64 + 1);
-        let walk = if let Some(of) = of { walk.bind(of) } else { walk };
-        let rows = reading.db.all(walk).await?;
-        let last = rows.len() <= most;
-        Ok((rows.iter().take(most).map(seen).collect::<Result<_, Fault>>()?, last))
+            Self::Shelf(sql, places) => shelf(reading, sql, places, from, most).await,
+            Self::All => {
+                // One more, to know whether these are the last.
+                let walk = query(include_str!("list_all.sql")).bind(&from.id).bind(&from.tenant);
+                let rows = reading.db.all(walk.bind(most as i64 + 1)).await?;
+                let last = rows.len() <= most;
+                Ok((rows.iter().take(most).map(seen).collect::<Result<_, Fault>>()?, last))
+            }
+        }
     }
 }
 
@@ -174,7 +179,10 @@ impl Lister {
                 let (sql, places) = match &self.tenant {
                     Some(tenant) => (
                         by_lane,
-                        query(include_str!("list_lanes.sql")).bind(&list.queue).bind(tenant),
+                        query(include_str!("list_lanes.sql"))
+                            .bind(&list.queue)
+                            .bind(tenant)
+                            .bind(i64::MAX),
                     ),
                     None => (by_queue, query(include_str!("list_queues.sql")).bind(&list.queue)),
                 };
@@ -197,12 +205,21 @@ impl Lister {
             }
             _ => {}
         }
-        let walk = match (&self.tenant, &list.queue) {
-            (Some(tenant), _) => Walk::Tenant(tenant.clone()),
-            (None, Some(queue)) => Walk::Queue(queue.clone()),
-            (None, None) => Walk::All,
+        let lanes = match (&self.tenant, &list.queue) {
+            (Some(tenant), queue) => {
+                query(include_str!("list_lanes.sql")).bind(queue).bind(tenant).bind(i64::MAX)
+            }
+            (None, Some(queue)) => {
+                query(include_str!("list_queue_lanes.sql")).bind(queue).bind(LANES as i64 + 1)
+            }
+            (None, None) => return Ok((Walk::All, looked_at)),
         };
-        Ok((walk, looked_at))
+        let lanes = reading.db.all(lanes).await?;
+        let lanes: Vec<i64> = lanes.iter().map(|row| get(row, 0)).collect::<Result<_, Fault>>()?;
+        match self.tenant.is_none() && lanes.len() > LANES {
+            true => Ok((Walk::All, looked_at)),
+            false => Ok((Walk::Shelf(BODIES.clone(), lanes), looked_at)),
+        }
     }
 
     /// Which of them match, place by place.

@@ -2,7 +2,8 @@
 -- requested, newest cause.
 SELECT b.tenant, b.id, b.queue, b.name, b.action, b.authorized_by, b.payload, b.priority,
   b.max_attempts, b.timeout, b.key, b.key_scope, b.metadata, b.pushed_at,
-  coalesce(l.state, d.state), coalesce(l.run_at, d.run_at), coalesce(l.attempt, d.attempt),
+  coalesce(l.state, d.state, 1), coalesce(l.run_at, d.run_at, b.due),
+  coalesce(l.attempt, d.attempt, 0),
   d.ended_at, coalesce(l.cancel, 0),
   (SELECT a.cause FROM jobs_attempt a WHERE a.job = b.job AND a.cause IS NOT NULL
     ORDER BY a.fence DESC LIMIT 1)

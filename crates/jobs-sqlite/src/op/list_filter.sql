@@ -4,7 +4,7 @@
 SELECT n.key FROM json_each(?1) n CROSS JOIN jobs_body b ON b.job = n.value
 LEFT JOIN jobs_live l ON l.job = b.job
 LEFT JOIN jobs_done d ON d.job = b.job
-WHERE d.stub IS NOT 1 AND (?5 IS NULL OR coalesce(l.state, d.state) = ?5)
+WHERE d.stub IS NOT 1 AND (?5 IS NULL OR coalesce(l.state, d.state, 1) = ?5)
   AND (?2 IS NULL OR b.name = ?2) AND (?3 IS NULL OR b.id = ?3)
   AND (?6 IS NULL OR b.queue = ?6) AND (?7 IS NULL OR b.tenant = ?7)
   AND (?4 IS NULL OR instr((SELECT a.cause FROM jobs_attempt a

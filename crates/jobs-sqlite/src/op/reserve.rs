@@ -154,7 +154,7 @@ async fn take(
         if round.is_empty() {
             break;
         }
-        let visits = round.visit(&wish, tx.now);
+        let visits = round.visit(tx, &wish).await?;
         if !visits.taken.is_empty() {
             let take = query(include_str!("reserve_take.sql")).bind(json(&visits.taken));
             let take = take.bind(request.nonce_of().0).bind(tx.now).bind(until);

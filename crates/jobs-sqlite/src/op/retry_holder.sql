@@ -1,6 +1,6 @@
 -- Who holds the key that a job would take again. ?1 job. Returns id and state.
-SELECT h.id, l.state FROM jobs_body b
+SELECT h.id, coalesce(l.state, 1) FROM jobs_body b
 CROSS JOIN jobs_key k ON k.tenant = b.tenant AND k.key = b.key
 CROSS JOIN jobs_body h ON h.job = k.job
-CROSS JOIN jobs_live l ON l.job = k.job
+LEFT JOIN jobs_live l ON l.job = k.job
 WHERE b.job = ?1 AND b.key_scope = 1 AND k.job <> b.job

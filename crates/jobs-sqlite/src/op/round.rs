@@ -28,19 +28,25 @@ pub(super) struct Wish<'a> {
     pub request: &'a Reserve,
 }
 
+/// Where a job stands in its line: rank, due, id, number.
+type Stand = (i64, i64, Vec<u8>, i64);
+
 struct Head {
-    place: (i64, i64, Vec<u8>),
-    job: i64,
+    stand: Stand,
     keyed: i64,
 }
 
-/// One sublane's heads, in order.
+/// One sublane's next jobs, read as they are needed.
 struct Line {
     sublane: i64,
     /// Which of the contested names.
     name: usize,
     quick: bool,
     heads: VecDeque<Head>,
+    /// What was read so far ends here.
+    read: Stand,
+    /// The last that was taken.
+    taken: Option<Stand>,
     /// The heads are all there is.
     whole: bool,
 }
@@ -140,7 +146,7 @@ impl Round {
         let mut round = Self { names, lanes };
         round.keep_first(most);
         if !round.lanes.is_empty() {
-            round.heads(tx, wish, suspects).await?;
+            round.lines(tx, wish, suspects).await?;
         }
         Ok(round)
     }
@@ -168,51 +174,41 @@ impl Round {
         }
     }
 
-    async fn heads(
+    /// The lines of the lanes looked at, each with its first jobs.
+    async fn lines(
         &mut self,
         tx: &mut Tx<'_>,
         wish: &Wish<'_>,
         suspects: i64,
     ) -> Result<(), Fault> {
         let lanes = &mut self.lanes;
-        // A lone lane gives everything, one of many a share and a visit.
-        let shares: i64 = lanes.values().map(|lane| lane.weight).sum();
-        let heaviest = lanes.values().map(|lane| lane.weight).max().unwrap_or(1);
-        let all = i64::try_from(wish.most).unwrap_or(i64::MAX);
-        let share = all.saturating_mul(heaviest) / shares.max(1) + 2 * LANE_BATCH as i64;
-        let cap = if lanes.len() == 1 { all } else { share.min(all) };
-        let heads = query(include_str!("reserve_candidates.sql"));
-        let heads = heads.bind(json(&lanes.keys().collect::<Vec<_>>()));
+        let lines = query(include_str!("reserve_lines.sql"));
+        let lines = lines.bind(json(&lanes.keys().collect::<Vec<_>>()));
         let names: Vec<_> = self.names.iter().map(|name| &name.name).collect();
         let quick = json(if wish.request.held_ahead() > 0 { wish.request.quick() } else { &[] });
-        let heads = heads.bind(json(&names)).bind(suspects).bind(cap).bind(quick);
-        for row in tx.db.all(heads).await? {
-            let (lane, sublane) = (get::<i64>(&row, 0)?, get::<i64>(&row, 1)?);
-            let Some(lane) = lanes.get_mut(&lane) else { continue };
-            let name = usize::try_from(get::<i64>(&row, 8)?).unwrap_or(usize::MAX);
-            lane.charges.insert(name, Charge { finish: get(&row, 9)?, visited: get(&row, 10)? });
-            if get::<i64>(&row, 11)? == 0 {
-                continue;
-            }
-            if lane.lines.last().is_none_or(|line| line.sublane != sublane) {
-                let (quick, heads) = (get::<i64>(&row, 2)? > 0, VecDeque::new());
-                lane.lines.push(Line { sublane, name, quick, heads, whole: true });
-            }
-            if let (Some(job), Some(line)) = (get(&row, 3)?, lane.lines.last_mut()) {
-                let place = (get(&row, 4)?, get(&row, 5)?, get(&row, 6)?);
-                line.heads.push_back(Head { place, job, keyed: get(&row, 7)? });
-                line.whole = line.heads.len() < usize::try_from(cap).unwrap_or(usize::MAX);
+        let lines = lines.bind(json(&names)).bind(suspects).bind(quick);
+        for row in tx.db.all(lines).await? {
+            let Some(lane) = lanes.get_mut(&get(&row, 0)?) else { continue };
+            let name = usize::try_from(get::<i64>(&row, 3)?).unwrap_or(usize::MAX);
+            lane.charges.insert(name, Charge { finish: get(&row, 4)?, visited: get(&row, 5)? });
+            if get::<i64>(&row, 6)? > 0 {
+                lane.lines.push(Line::new(get(&row, 1)?, name, get::<i64>(&row, 2)? > 0));
             }
         }
-        for line in lanes.values_mut().flat_map(|lane| &mut lane.lines) {
-            line.heads.make_contiguous().sort_by(|a, b| a.place.cmp(&b.place));
+        // A lone lane gives everything, one of many a visit.
+        let visit = if lanes.len() == 1 { wish.most } else { LANE_BATCH };
+        for lane in lanes.values_mut() {
+            let most = visit.div_ceil(lane.lines.len().max(1)) + 1;
+            for line in &mut lane.lines {
+                line.read_on(tx, most).await?;
+            }
         }
         Ok(())
     }
 
     /// Visits lanes in turn, until the wish is filled or what was looked at does not tell who is
     /// next.
-    pub fn visit(&mut self, wish: &Wish<'_>, clock: i64) -> Visits {
+    pub async fn visit(&mut self, tx: &mut Tx<'_>, wish: &Wish<'_>) -> Result<Visits, Fault> {
         let mut visits = Visits::default();
         let mut free = wish.anything;
         while visits.taken.len() < wish.most {
@@ -226,38 +222,37 @@ impl Round {
                 break;
             }
             let lone = open.len() == 1 && self.names.iter().all(looked);
-            let visit = if lone { usize::MAX } else { LANE_BATCH };
-            let before = visits.taken.len();
+            let left = wish.most - visits.taken.len();
+            let most = if lone { left } else { LANE_BATCH.min(left) };
             let Some(lane) = self.lanes.get_mut(&number) else { break };
-            let mut unknown = false;
-            while visits.taken.len() < wish.most
-                && visits.taken.len() - before < visit
+            let before = visits.taken.len();
+            while visits.taken.len() - before < most
                 && let Some(at) = lane.next(free)
                 && let Some(head) = lane.lines[at].heads.pop_front()
             {
-                let line = &lane.lines[at];
+                let line = &mut lane.lines[at];
                 if !line.quick {
                     free -= 1;
                     visits.not_quick += 1;
                 }
                 if head.keyed == 2 {
-                    visits.started.push(head.job);
+                    visits.started.push(head.stand.3);
                 }
-                visits.taken.push(head.job);
-                if line.heads.is_empty() && !line.whole {
-                    // What comes next in this lane was not looked at.
-                    unknown = true;
-                    break;
+                visits.taken.push(head.stand.3);
+                line.taken = Some(head.stand);
+                if line.heads.is_empty() {
+                    line.read_on(tx, (most + before - visits.taken.len()).max(LANE_BATCH)).await?;
                 }
             }
-            lane.charge(&mut self.names, lag, visits.taken.len() - before, clock);
-            if unknown {
-                break;
-            }
+            lane.charge(&mut self.names, lag, visits.taken.len() - before, tx.now);
         }
-        let lines = self.lanes.values().flat_map(|lane| &lane.lines);
-        visits.drained = lines.filter(|line| line.drained()).map(|line| line.sublane).collect();
-        visits
+        let lines = || self.lanes.values().flat_map(|lane| &lane.lines);
+        for (line, (rank, due, id, job)) in lines().filter_map(|l| Some((l, l.taken.as_ref()?))) {
+            let leave = query(include_str!("reserve_leave.sql")).bind(line.sublane);
+            tx.db.run(leave.bind(*rank).bind(*due).bind(id).bind(*job)).await?;
+        }
+        visits.drained = lines().filter(|line| line.drained()).map(|line| line.sublane).collect();
+        Ok(visits)
     }
 
     /// The rows that have to be made first, and what each lane and name is charged. A name's clock
@@ -284,7 +279,7 @@ impl Round {
 impl Lane {
     /// The line whose head is next, among those that may be taken.
     fn next(&self, free: usize) -> Option<usize> {
-        let open = self.open(free).filter_map(|(at, line)| Some((&line.heads.front()?.place, at)));
+        let open = self.open(free).filter_map(|(at, line)| Some((&line.heads.front()?.stand, at)));
         open.min().map(|(_, at)| at)
     }
 
@@ -323,6 +318,31 @@ impl Lane {
 }
 
 impl Line {
+    fn new(sublane: i64, name: usize, quick: bool) -> Self {
+        let read = (i64::MIN, i64::MIN, Vec::new(), i64::MIN);
+        Self { sublane, name, quick, heads: VecDeque::new(), read, taken: None, whole: false }
+    }
+
+    /// Reads its next jobs.
+    async fn read_on(&mut self, tx: &mut Tx<'_>, most: usize) -> Result<(), Fault> {
+        if self.whole {
+            return Ok(());
+        }
+        let (rank, due, id, job) = &self.read;
+        let heads = query(include_str!("reserve_heads.sql")).bind(self.sublane).bind(*rank);
+        let heads = heads.bind(*due).bind(id).bind(*job);
+        let rows = tx.db.all(heads.bind(i64::try_from(most).unwrap_or(i64::MAX))).await?;
+        for row in &rows {
+            let stand = (get(row, 0)?, get(row, 1)?, get(row, 2)?, get(row, 3)?);
+            self.heads.push_back(Head { stand, keyed: get(row, 4)? });
+        }
+        self.whole = rows.len() < most;
+        if let Some(last) = self.heads.back() {
+            self.read = last.stand.clone();
+        }
+        Ok(())
+    }
+
     fn drained(&self) -> bool {
         self.heads.is_empty() && self.whole
     }
