@@ -16,7 +16,7 @@
 //! - **P5** A payload of the limit passes, one byte more is refused before any I/O
 //!   (`p5_payload_limit_is_exact`).
 
-use std::{fmt, ops::Deref, time::Duration};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use crate::{
     Grant, Job,
@@ -43,9 +43,10 @@ pub const MAX_ATTEMPTS: u32 = 1000;
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// A job that its Grant covers, complete and within bounds: the only thing that
-/// [`Queue::enqueue`](crate::Queue::enqueue) takes, and made only by [`authorized`].
+/// [`Queue::enqueue`](crate::Queue::enqueue) takes, and made only by [`authorized`]. A clone shares
+/// the job: a driver that hands it to a thread of its own copies nothing.
 #[derive(Clone, Debug)]
-pub struct AuthorizedJob(Job);
+pub struct AuthorizedJob(Arc<Job>);
 
 impl Deref for AuthorizedJob {
     type Target = Job;
@@ -73,7 +74,7 @@ impl AuthorizedJob {
 
     /// The job.
     pub fn into_job(self) -> Job {
-        self.0
+        Arc::unwrap_or_clone(self.0)
     }
 }
 
@@ -100,7 +101,7 @@ pub fn authorized(grant: &Grant, job: Job) -> Result<AuthorizedJob, Refusal> {
         return Err(Refusal::PayloadTooLarge { name: job.name, size, limit });
     }
     job.max_attempts.get_or_insert(DEFAULT_MAX_ATTEMPTS);
-    Ok(AuthorizedJob(job))
+    Ok(AuthorizedJob(Arc::new(job)))
 }
 
 fn fill_or_compare(field: &mut String, granted: &str, which: Field) -> Result<(), Refusal> {
@@ -131,31 +132,37 @@ fn check_bounds(job: &Job) -> Result<(), Refusal> {
     let fits = job.metadata.len() <= MAX_METADATA_ENTRIES
         && bytes <= MAX_METADATA_BYTES
         && job.metadata.iter().all(|(name, value)| plain(name, bytes) && plain(value, bytes));
-    let found = format!("{} entries, {bytes} bytes", job.metadata.len());
-    bound(fits, Field::Metadata, "at most 16 entries and 4096 bytes, no NUL", &found)?;
+    let found = format_args!("{} entries, {bytes} bytes", job.metadata.len());
+    bound(fits, Field::Metadata, "at most 16 entries and 4096 bytes, no NUL", found)?;
     let fits = (-MAX_PRIORITY..=MAX_PRIORITY).contains(&job.priority);
-    bound(fits, Field::Priority, "-100 to 100", &job.priority.to_string())?;
+    bound(fits, Field::Priority, "-100 to 100", job.priority)?;
     let attempts = job.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS);
     let fits = (1..=MAX_ATTEMPTS).contains(&attempts);
-    bound(fits, Field::MaxAttempts, "1 to 1000", &attempts.to_string())?;
+    bound(fits, Field::MaxAttempts, "1 to 1000", attempts)?;
     if let Timeout::After(limit) = job.timeout {
         let fits = !limit.is_zero() && limit <= MAX_TIMEOUT;
         let expected = "more than 0 and at most 366 days, or Never";
-        bound(fits, Field::Timeout, expected, &format!("{limit:?}"))?;
+        bound(fits, Field::Timeout, expected, format_args!("{limit:?}"))?;
     }
     let fits = match job.run_at {
         RunAt::Now => true,
         RunAt::At(time) => millis_up(time) <= MAX_MILLIS,
         RunAt::After(delay) => delay_millis(delay) < MAX_MILLIS,
     };
-    bound(fits, Field::RunAt, "up to the year 2200", &format!("{:?}", job.run_at))
+    bound(fits, Field::RunAt, "up to the year 2200", format_args!("{:?}", job.run_at))
 }
 
-fn bound(fits: bool, field: Field, expected: &'static str, found: &str) -> Result<(), Refusal> {
+/// What was found is put into words only when it is refused.
+fn bound(
+    fits: bool,
+    field: Field,
+    expected: &'static str,
+    found: impl fmt::Display,
+) -> Result<(), Refusal> {
     if fits {
         return Ok(());
     }
-    Err(Refusal::BadField { field, expected, found: excerpt(found) })
+    Err(Refusal::BadField { field, expected, found: excerpt(&found.to_string()) })
 }
 
 /// A field of [`Job`].

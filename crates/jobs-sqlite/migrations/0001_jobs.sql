@@ -57,7 +57,7 @@ CREATE TABLE jobs_sublane (
 CREATE INDEX jobs_wait ON jobs_sublane (queue, name, due) WHERE due IS NOT NULL;
 CREATE INDEX jobs_ring ON jobs_sublane (queue, name, vt, lane) WHERE ring = 1;
 
--- What was pushed, and where. Its row is the job's identity and lives as long as the job is stored
+-- What was pushed, and where: queue, tenant and name are those of its lane and sublane. Its row is the job's identity and lives as long as the job is stored
 -- at all, stubs included. Identity is by id first: ids grow, so that pushes of all tenants end in
 -- one place of the index. `due` is when it was due at its push. The payload is last, because what
 -- lies behind a large one is read through it.
@@ -75,8 +75,6 @@ CREATE TABLE jobs_body (
   timeout INTEGER NOT NULL,
   key_scope INTEGER NOT NULL,
   key TEXT,
-  queue TEXT NOT NULL,
-  name TEXT NOT NULL,
   action TEXT NOT NULL,
   authorized_by TEXT NOT NULL,
   metadata TEXT,

@@ -40,6 +40,11 @@ pub(crate) fn query(sql: &str) -> Statement<'_> {
     Statement { sql, binds: Vec::new() }
 }
 
+/// The same with room for many binds.
+pub(crate) fn query_of(sql: &str, binds: usize) -> Statement<'_> {
+    Statement { sql, binds: Vec::with_capacity(binds) }
+}
+
 impl<'q> Statement<'q> {
     /// Binds the next parameter.
     pub fn bind(mut self, value: impl Into<Bind<'q>>) -> Self {

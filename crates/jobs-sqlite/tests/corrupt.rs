@@ -20,7 +20,6 @@ const DAMAGES: &[&str] = &[
     "UPDATE jobs_body SET metadata = '[1]' WHERE job = ?1",
     "UPDATE jobs_body SET id = x'00' WHERE job = ?1",
     "UPDATE jobs_body SET tenant = CAST(x'c3' AS TEXT) WHERE job = ?1",
-    "UPDATE jobs_body SET name = CAST(x'c3' AS TEXT) WHERE job = ?1",
     "DELETE FROM jobs_body WHERE job = ?1",
     "DELETE FROM jobs_live WHERE job = ?1",
     "DELETE FROM jobs_ready WHERE job = ?1",
@@ -81,10 +80,7 @@ const NUMBERS: &[(&str, &[&str])] = &[
     ),
 ];
 const TEXTS: &[(&str, &[&str])] = &[
-    (
-        "jobs_body",
-        &["tenant", "queue", "name", "action", "authorized_by", "payload", "key", "metadata"],
-    ),
+    ("jobs_body", &["tenant", "action", "authorized_by", "payload", "key", "metadata"]),
     ("jobs_live", &["worker", "verb", "verb_by"]),
 ];
 const BLOBS: &[(&str, &[&str])] =

@@ -4,6 +4,6 @@
 -- Rejected: RETURNING, a row through the driver's channel for each of the 99.9 % that are new; one
 -- row a statement, whose cursors are opened again for each: half the rate.
 INSERT INTO jobs_body (job, tenant, id, queue_number, lane, sublane, due, pushed_at, priority,
-  max_attempts, timeout, key_scope, key, queue, name, action, authorized_by, metadata, payload) VALUES
-  (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  max_attempts, timeout, key_scope, key, action, authorized_by, metadata, payload) VALUES
+  (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id, tenant) DO NOTHING

@@ -1,6 +1,6 @@
 -- Views of jobs. ?1 jobs, a JSON array. Returns the body, pushed, state, due, attempt, end, cancel
 -- requested, newest cause.
-SELECT b.tenant, b.id, b.queue, b.name, b.action, b.authorized_by, b.payload, b.priority,
+SELECT b.tenant, b.id, q.name, s.name, b.action, b.authorized_by, b.payload, b.priority,
   b.max_attempts, b.timeout, b.key, b.key_scope, b.metadata, b.pushed_at,
   coalesce(l.state, d.state, 1), coalesce(l.run_at, d.run_at, b.due),
   coalesce(l.attempt, d.attempt, 0),
@@ -9,6 +9,8 @@ SELECT b.tenant, b.id, b.queue, b.name, b.action, b.authorized_by, b.payload, b.
     ORDER BY a.fence DESC LIMIT 1)
 FROM json_each(?1) n
 CROSS JOIN jobs_body b ON b.job = n.value
+LEFT JOIN jobs_queue q ON q.queue = b.queue_number
+LEFT JOIN jobs_sublane s ON s.sublane = b.sublane
 LEFT JOIN jobs_live l ON l.job = b.job
 LEFT JOIN jobs_done d ON d.job = b.job
 ORDER BY n.key
