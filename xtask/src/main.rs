@@ -5,10 +5,12 @@
 //! | how the tests are run and counted | [`mod@test`], [`tally`] |
 //! | how stores are measured | [`mod@bench`] |
 //! | how a store's server is had | [`servers`] |
+//! | how a store is soaked | [`mod@soak`] |
 //! | what the sources and the prose are held to | `xtask/tests/` |
 
 mod bench;
 mod servers;
+mod soak;
 mod tally;
 mod test;
 
@@ -31,11 +33,24 @@ enum Command {
     },
     /// Measures one store, and another program beside it; prints JSON lines.
     Bench(bench::Options),
+    /// Disturbs a store for minutes and checks it against a ledger outside of it.
+    Soak {
+        /// Which store.
+        #[arg(value_parser = PossibleValuesParser::new(servers::names()))]
+        store: String,
+        /// How long the faults go on.
+        #[arg(long, default_value_t = 3.0)]
+        minutes: f64,
+        /// Repeats the faults of the run that printed it.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
 }
 
 fn main() -> ExitCode {
     match Command::parse() {
         Command::Test { store, install } => test::run(store.as_deref(), install),
         Command::Bench(options) => bench::run(&options),
+        Command::Soak { store, minutes, seed } => soak::run(&store, minutes, seed),
     }
 }

@@ -14,19 +14,27 @@ pub(crate) struct Clock {
     start: Instant,
     /// What it showed at `start`, by the highest reading since.
     anchor: AtomicI64,
+    /// How far this process's clock is off, for the suite.
+    off: i64,
 }
 
 impl Default for Clock {
     fn default() -> Self {
-        Self { start: Instant::now(), anchor: AtomicI64::new(system_now()) }
+        Self::off_by(0)
     }
 }
 
 impl Clock {
+    /// On a machine whose clock is off by so many milliseconds.
+    pub fn off_by(off: i64) -> Self {
+        let anchor = AtomicI64::new(system_now().saturating_add(off));
+        Self { start: Instant::now(), anchor, off }
+    }
+
     /// Never less than what was seen and the time since.
     pub fn now(&self) -> i64 {
         let shown = self.anchor.load(Ordering::Relaxed).saturating_add(self.elapsed());
-        system_now().max(shown)
+        system_now().saturating_add(self.off).max(shown)
     }
 
     /// Takes note of a reading of the file's clock.

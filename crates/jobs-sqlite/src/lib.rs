@@ -85,7 +85,7 @@ impl Sqlite {
     /// when a newer release made it.
     pub async fn open(options: Options) -> Result<Self> {
         let (options, wake) = (Arc::new(options), Arc::new(Wake::default()));
-        let clock = Arc::new(Clock::default());
+        let clock = Arc::new(Clock::off_by(options.clock_off));
         let writer = Writer::start(options.clone(), wake.clone(), clock.clone()).await?;
         let reader = Reader::start(options.clone(), wake.clone(), clock.clone())?;
         Ok(Self { options, writer, reader, wake, clock })

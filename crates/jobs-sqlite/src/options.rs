@@ -25,6 +25,7 @@ pub struct Options {
     pub(crate) busy: Duration,
     pub(crate) deadline: Duration,
     pub(crate) cut: Option<Arc<Cut>>,
+    pub(crate) clock_off: i64,
 }
 
 impl Options {
@@ -60,6 +61,7 @@ impl Options {
             busy: Duration::from_secs(10),
             deadline: Duration::from_secs(30),
             cut: None,
+            clock_off: 0,
         })
     }
 
@@ -88,5 +90,11 @@ impl Options {
     #[doc(hidden)]
     pub fn cut_after(self, round_trips: usize) -> Self {
         Self { cut: Some(Arc::new(Cut::after(round_trips))), ..self }
+    }
+
+    /// Opens it as a process whose clock is off by so many milliseconds would. For the soak.
+    #[doc(hidden)]
+    pub fn clock_off_by(self, millis: i64) -> Self {
+        Self { clock_off: millis, ..self }
     }
 }

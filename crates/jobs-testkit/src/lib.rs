@@ -14,3 +14,4 @@ pub mod invariants;
 pub mod kit;
 pub mod model;
 pub mod ops;
+pub mod soak;

@@ -1,0 +1,73 @@
+//! SQLite as a store to soak: a file in the run's directory.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use jobs_core::{Admin, Result, async_trait, retention::Retention};
+use jobs_sqlite::{Options, Sqlite};
+use jobs_testkit::soak::{Faults, Soak, Trouble};
+use sqlx::{ConnectOptions, Connection, Row, SqliteConnection, sqlite::SqliteConnectOptions};
+
+/// The file's name.
+const FILE: &str = "soak.db";
+
+/// A store in a file.
+pub struct Files;
+
+async fn connect(url: &str) -> Result<SqliteConnection, String> {
+    let options = SqliteConnectOptions::new().filename(url).busy_timeout(Duration::from_secs(10));
+    options.connect().await.map_err(|error| error.to_string())
+}
+
+#[async_trait]
+impl Soak for Files {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn url(&self, directory: &Path) -> String {
+        directory.join(FILE).display().to_string()
+    }
+
+    async fn open(&self, url: &str, trouble: Trouble) -> Result<Arc<dyn Admin>> {
+        let long = Duration::from_secs(366 * 24 * 3600);
+        let retention = Retention { done: long, done_per_queue: u64::MAX >> 1, cancelled: long };
+        let mut options = Options::new(url)?.retention(retention).clock_off_by(trouble.clock_off);
+        if let Some(round_trip) = trouble.cut_after {
+            options = options.cut_after(round_trip);
+        }
+        Ok(Arc::new(Sqlite::open(options).await?))
+    }
+
+    fn opener(&self) -> Arc<dyn Soak> {
+        Arc::new(Self)
+    }
+
+    fn faults(&self) -> Faults {
+        // There is no server.
+        Faults { cut: true, clock: true, hold: true, restart: false }
+    }
+
+    async fn hold(&self, url: &str, length: Duration) -> Result<(), String> {
+        let mut file = connect(url).await?;
+        let held = sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut file).await;
+        if held.is_ok() {
+            tokio::time::sleep(length).await;
+        }
+        // Where the lock was not to be had, the store was slow enough.
+        file.close().await.map_err(|error| error.to_string())
+    }
+
+    async fn unsound(&self, url: &str) -> Result<Vec<String>, String> {
+        let mut file = connect(url).await?;
+        let rows = sqlx::query("PRAGMA integrity_check").fetch_all(&mut file).await;
+        let rows = rows.map_err(|error| error.to_string())?;
+        let said = rows.iter().map(|row| row.get::<String, _>(0)).filter(|said| said != "ok");
+        let said = said.collect();
+        file.close().await.map_err(|error| error.to_string())?;
+        Ok(said)
+    }
+
+    fn leaves(&self, file: &str) -> bool {
+        ["", "-wal", "-shm"].iter().any(|end| file == format!("{FILE}{end}"))
+    }
+}

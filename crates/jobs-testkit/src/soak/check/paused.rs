@@ -1,0 +1,34 @@
+//! Nothing is delivered from a paused lane (R8).
+
+use super::{Evidence, Violation};
+use crate::soak::{danger::end_of, ledger::Event, read::Take, schedule::Kind};
+
+const PROMISE: &str = "a paused lane delivers nothing";
+/// How long a reserve may not see another handle's write (R6), and as much again for the machine.
+const UNSEEN: i64 = 500_000;
+/// A repeated reserve answers what it took before.
+const REPEATS: i64 = 10_000_000;
+
+pub fn check(evidence: &Evidence) -> Vec<Violation> {
+    let (mut found, lines) = (Vec::new(), &evidence.ledger.lines);
+    for line in lines {
+        let Event::Fault { number, kind: Kind::Pause, who: Some(lane), over: false } = &line.event
+        else {
+            continue;
+        };
+        let Some((queue, tenant)) = lane.split_once('/') else { continue };
+        let Some(end) = end_of(lines, *number) else { continue };
+        let inside = |take: &&Take| {
+            let sent = take.sent > line.at + UNSEEN && take.at < end && take.queue == queue;
+            sent && !evidence.danger.of_calls(&take.by, take.sent - REPEATS, take.at)
+        };
+        for take in evidence.ledger.takes.iter().filter(inside) {
+            let of = |job: &str| tenant == "*" || tenant == job;
+            for claim in take.claims.iter().filter(|claim| of(&claim.job.tenant)) {
+                let what = format!("{} got it while {lane} was paused", take.by);
+                found.push(Violation::new(PROMISE, Some(&claim.job), what));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,155 @@
+//! The soak: producers, worker processes and faults for minutes, and then the ledger against the
+//! store.
+//!
+//! A driver opts in with a [`Soak`] and an example that calls [`main`]; the same program is
+//! coordinator, worker and producer. Everything random comes from one seed: the schedule of faults
+//! is the same for the same seed, what the machine makes of it is not.
+//!
+//! | to know | open |
+//! |---|---|
+//! | which faults there are, and when | `schedule.rs`, carried out in `faults.rs`, `verbs.rs`, `late.rs` |
+//! | what is pushed | `producer.rs`, `probe.rs` |
+//! | how it is run | `worker.rs`, watched by `watched.rs` |
+//! | what is written down | `ledger.rs`, read by `read.rs` |
+//! | what must hold in the end | `check/`, a file for each promise |
+//! | what may excuse a lost lease | `danger.rs` |
+
+mod check;
+mod danger;
+mod faults;
+mod figures;
+mod late;
+mod ledger;
+mod left;
+mod probe;
+mod process;
+mod producer;
+mod read;
+mod run;
+mod schedule;
+mod store;
+mod verbs;
+mod watched;
+mod worker;
+
+use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
+
+use jobs_core::{Admin, Result, async_trait};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use process::Orders;
+
+/// The result of a part of the soak; the error is a sentence.
+type Done<T = ()> = Result<T, String>;
+
+/// The lease of its workers.
+const LEASE: Duration = Duration::from_secs(2);
+/// The exit status of a process that could not do its part.
+const BROKEN: u8 = 70;
+
+/// A store that can be soaked.
+#[async_trait]
+pub trait Soak: Send + Sync + 'static {
+    /// For reports.
+    fn name(&self) -> &'static str;
+
+    /// Where a new, empty store is made; `directory` is the run's own, for one in files.
+    fn url(&self, directory: &Path) -> String;
+
+    /// A handle on it, migrated, that keeps all history, with this trouble.
+    async fn open(&self, url: &str, trouble: Trouble) -> Result<Arc<dyn Admin>>;
+
+    /// The same, for a thread of its own.
+    fn opener(&self) -> Arc<dyn Soak>;
+
+    /// Which faults it has.
+    fn faults(&self) -> Faults;
+
+    /// Makes the store slow for everybody for this long. An error says why it was not.
+    async fn hold(&self, _url: &str, _length: Duration) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Restarts its server. An error says why not.
+    async fn restart(&self, _url: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// What only the store itself can say about its soundness, after the run: one sentence for
+    /// each thing that is wrong.
+    async fn unsound(&self, _url: &str) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    /// May this file be in the run's directory at the end?
+    fn leaves(&self, file: &str) -> bool;
+}
+
+/// What goes wrong in one handle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// Its connection breaks once, after this round trip and before the answer is seen.
+    pub cut_after: Option<usize>,
+    /// Its process's clock is off by so many milliseconds.
+    pub clock_off: i64,
+}
+
+/// Which faults a store has, beside those of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// Connections can be broken after a reply.
+    pub cut: bool,
+    /// A process's clock can be off.
+    pub clock: bool,
+    /// The store can be made slow.
+    pub hold: bool,
+    /// There is a server to restart.
+    pub restart: bool,
+}
+
+/// The `main` of a driver's soak: `[--minutes N] [--seed S] [--leashed]`.
+pub fn main(soak: impl Soak) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(status) = role(&soak, &arguments) {
+        return status;
+    }
+    let wanted = run::Wanted::read(&arguments).and_then(|wanted| {
+        if wanted.leashed {
+            process::leash(|| {})?;
+        }
+        run::run(&soak, &wanted)
+    });
+    match wanted {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The `main` of a driver's test: a short soak with a fixed seed, as a test of `cargo test`.
+pub fn test(soak: impl Soak) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(status) = role(&soak, &arguments) {
+        return status;
+    }
+    let trial = Trial::test("a_short_soak", move || {
+        let wanted = run::Wanted::short();
+        run::run(&soak, &wanted).map_err(Failed::from)
+    });
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+}
+
+/// This program as a process of a run.
+fn role(soak: &dyn Soak, arguments: &[String]) -> Option<ExitCode> {
+    let orders = Orders::read(arguments)?;
+    let answer = match orders.role.as_str() {
+        "worker" => worker::run(soak, &orders),
+        "producer" => producer::run(soak, &orders),
+        other => Err(format!("there is no role {other}")),
+    };
+    let status = worker::status(answer);
+    // A runtime that is dropped waits for handlers that block.
+    std::process::exit(status.into());
+}

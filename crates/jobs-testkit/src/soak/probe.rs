@@ -1,0 +1,125 @@
+//! What the coordinator does beside the faults: newcomers that measure fairness, the store's clock
+//! against the machine's, and a look for keys that two live jobs hold.
+
+use std::{collections::HashMap, time::Duration};
+
+use jobs_core::{
+    Admin, JobRef, KeyScope, State,
+    view::{JobRecord, JobView, List},
+};
+use tokio::time::sleep;
+
+use super::{
+    Done,
+    ledger::{Event, Pen, now},
+    producer::{self, NOISY},
+};
+use crate::kit::operator;
+
+/// Where the backlog is.
+pub const QUEUE: &str = "main";
+/// What newcomers push.
+pub const NAME: &str = "probe";
+
+/// Every two seconds a tenant that nobody knows pushes one job behind the backlog.
+///
+/// # Errors
+/// The driver answers nothing.
+pub async fn newcomers(store: &dyn Admin, pen: &Pen) -> Done {
+    for number in 0.. {
+        sleep(Duration::from_millis(1700)).await;
+        let Some(waiting) = producer::waiting(store, QUEUE, NOISY).await else { continue };
+        let job = producer::job(&format!("n{number}"), NAME, QUEUE)?.priority(-100);
+        pen.write(Event::Probe { job: job.job_ref(), waiting });
+        producer::push(store, pen, vec![job]).await?;
+    }
+    Ok(())
+}
+
+/// Writes down how far the store's clock is ahead of the machine's.
+pub async fn clock(store: &dyn Admin, pen: &Pen) {
+    loop {
+        let permit = operator().await;
+        if let Ok(check) = store.check(&permit).await {
+            let millis = check.now.as_millisecond() - now() / 1000;
+            pen.write(Event::Ahead { millis });
+        }
+        sleep(Duration::from_millis(400)).await;
+    }
+}
+
+/// Looks for keys that two live jobs hold, every few seconds.
+pub async fn keys(store: &dyn Admin, pen: &Pen) {
+    loop {
+        sleep(Duration::from_secs(4)).await;
+        look_at_keys(store, pen).await;
+    }
+}
+
+/// One look at all live jobs with keys.
+pub async fn look_at_keys(store: &dyn Admin, pen: &Pen) {
+    let mut holders: HashMap<(String, String), JobRef> = HashMap::new();
+    for state in [State::Parked, State::Running, State::Ready, State::Scheduled] {
+        let list = List { state: Some(state), page: 1000, ..List::default() };
+        for view in walk(store, list).await {
+            let Some(key) = view.job.key.clone().filter(|key| key.scope == KeyScope::UntilFinished)
+            else {
+                continue;
+            };
+            let job = view.job.job_ref();
+            let other = holders.insert((job.tenant.clone(), key.text.clone()), job.clone());
+            // The walk is not one moment: a job may have ended since it was listed.
+            if let Some(other) = other.filter(|other| *other != job)
+                && both_live(store, &other, &job).await
+            {
+                pen.write(Event::TwoKeys { job, other, key: key.text });
+            }
+        }
+    }
+}
+
+/// Live before and after the other was seen live is live then: a cancelled job that is retried
+/// meanwhile would have to take its key from the other.
+async fn both_live(store: &dyn Admin, one: &JobRef, other: &JobRef) -> bool {
+    for job in [one, other, one] {
+        if !get(store, job).await.is_some_and(|record| record.view.state.is_live()) {
+            return false;
+        }
+    }
+    true
+}
+
+/// One job, asked until the store answers, within reason.
+pub async fn get(store: &dyn Admin, job: &JobRef) -> Option<JobRecord> {
+    for _ in 0..20 {
+        let permit = operator().await;
+        match store.get(&permit, job).await {
+            Ok(record) => return record,
+            Err(_) => sleep(Duration::from_millis(200)).await,
+        }
+    }
+    None
+}
+
+/// All jobs of a list; what the store did not answer is left out.
+pub async fn walk(store: &dyn Admin, mut list: List) -> Vec<JobView> {
+    let mut jobs = Vec::new();
+    let mut failures = 0;
+    while failures < 20 {
+        let permit = operator().await;
+        match store.list(&permit, &list).await {
+            Ok(page) => {
+                jobs.extend(page.jobs);
+                list.after = page.next;
+                if list.after.is_none() {
+                    break;
+                }
+            }
+            Err(_) => {
+                failures += 1;
+                sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+    jobs
+}

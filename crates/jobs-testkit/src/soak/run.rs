@@ -1,0 +1,239 @@
+//! The coordinator: starts the processes, lets the faults happen, heals, drains, and holds the
+//! ledger against the store.
+
+use std::{
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use jobs_core::Admin;
+use tokio::{
+    runtime::Builder,
+    select,
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    Done, Soak, Trouble,
+    check::{self, Evidence, Violation},
+    danger::Danger,
+    faults::{Disturber, LEAVE},
+    figures::Figures,
+    ledger::{Event, Pen},
+    left::{self, Open},
+    probe,
+    process::Process,
+    producer::NOISY,
+    read::Ledger,
+    schedule::{Fault, schedule},
+    store,
+};
+
+/// How long what is left may take to drain.
+const DRAIN: Duration = Duration::from_secs(120);
+/// When every lost lease was swept, and its worker counts it no more.
+const FOUND: Duration = Duration::from_secs(13);
+/// Violations that are shown in full.
+const SHOWN: usize = 10;
+/// Lines of the ledger shown for each.
+const LINES: usize = 40;
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    length: Duration,
+    seed: u64,
+    /// It ends when its standard input does.
+    pub leashed: bool,
+}
+
+impl Wanted {
+    /// From the command line.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(arguments: &[String]) -> Done<Self> {
+        let mut wanted =
+            Self { length: Duration::from_secs(180), seed: fastrand::u64(..), leashed: false };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut value = |what: &str| {
+                let value = arguments.next();
+                value.ok_or_else(|| format!("{argument} needs {what}")).cloned()
+            };
+            match argument.as_str() {
+                "--minutes" => {
+                    let minutes = value("a number of minutes")?;
+                    let minutes: f64 =
+                        minutes.parse().map_err(|_| format!("{minutes} minutes?"))?;
+                    let length = Duration::try_from_secs_f64(minutes * 60.0);
+                    wanted.length = length.map_err(|error| error.to_string())?;
+                }
+                "--seed" => {
+                    let seed = value("a number")?;
+                    wanted.seed = seed.parse().map_err(|_| format!("{seed} is no seed"))?;
+                }
+                "--leashed" => wanted.leashed = true,
+                other => return Err(format!("{other}: use --minutes N, --seed S")),
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// What a test runs.
+    pub fn short() -> Self {
+        Self { length: Duration::from_secs(25), seed: 20_26, leashed: false }
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// What is out of place, or why it could not be run.
+pub fn run(soak: &dyn Soak, wanted: &Wanted) -> Done {
+    let directory = std::env::temp_dir().join(format!("jobs-soak-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    let (seed, seconds) = (wanted.seed, wanted.length.as_secs());
+    println!("soak of {}, {seconds} s, seed {seed}, in {}", soak.name(), directory.display());
+    let faults = schedule(seed, wanted.length, soak.faults());
+    // Listening for signals opens files for good, once.
+    let runtime = || Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string());
+    runtime()?.block_on(async { signals().map(drop) })?;
+    let before = Open::now();
+    let url = soak.url(&directory);
+    let violations = {
+        // Children are tied to the thread that starts them: it is this one.
+        let runtime = runtime()?;
+        let disturbed = runtime.block_on(async {
+            let whole = disturb(soak, &url, &directory, wanted, &faults);
+            select! {
+                done = whole => done,
+                () = interrupted() => Err("interrupted".to_owned()),
+            }
+        });
+        disturbed.and_then(|()| runtime.block_on(judge(soak, &url, &directory, wanted, &faults)))
+    };
+    let mut violations = violations.map_err(|why| format!("{why} (seed {seed})"))?;
+    let left = [before.left(), left::strangers(soak, &directory)].concat();
+    violations.extend(left.into_iter().map(|what| Violation::new("nothing is left", None, what)));
+    if violations.is_empty() {
+        println!("nothing out of place, seed {seed}");
+        return std::fs::remove_dir_all(&directory).map_err(|error| error.to_string());
+    }
+    show(&directory, &violations);
+    let (number, kept) = (violations.len(), directory.display());
+    Err(format!("{number} out of place, seed {seed}; the ledger is kept in {kept}"))
+}
+
+fn signals() -> Done<[Signal; 2]> {
+    let listen = |kind| signal(kind).map_err(|error| error.to_string());
+    Ok([listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?])
+}
+
+async fn interrupted() {
+    let Ok([mut terminate, mut interrupt]) = signals() else { return std::future::pending().await };
+    select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+async fn disturb(
+    soak: &dyn Soak,
+    url: &str,
+    directory: &Path,
+    wanted: &Wanted,
+    faults: &[Fault],
+) -> Done {
+    let pen = Rc::new(Pen::open(directory, "coordinator")?);
+    let store = soak.open(url, Trouble::default()).await.map_err(|error| error.to_string())?;
+    let place = (url.to_owned(), PathBuf::from(directory), wanted.seed);
+    let disturber = Disturber::start(soak, store.clone(), place, pen.clone())?;
+    let producer = |label: &str| {
+        let orders =
+            disturber.orders("producer", label.to_owned(), wanted.seed, Trouble::default());
+        Process::start(&orders)
+    };
+    let mut producers = vec![producer(&format!("{NOISY}.1"))?, producer("small.1")?];
+    let begun = Instant::now();
+    {
+        let faults = async {
+            disturber.disturb(faults, begun).await?;
+            sleep_until(begun + wanted.length).await;
+            Done::Ok(())
+        };
+        select! {
+            done = faults => done?,
+            done = disturber.look_after_workers() => done?,
+            done = probe::newcomers(&*store, &pen) => done?,
+            () = probe::clock(&*store, &pen) => {}
+            () = probe::keys(&*store, &pen) => {}
+        }
+    }
+    println!("faults are over after {:?}, draining", begun.elapsed());
+    let healed = heal(&disturber, &*store, &mut producers);
+    select! {
+        () = healed => {}
+        () = probe::clock(&*store, &pen) => {}
+    }
+    drop(disturber);
+    Ok(())
+}
+
+/// Lets the producers finish and the workers drain, and ends them in order.
+async fn heal(disturber: &Disturber<'_>, store: &dyn Admin, producers: &mut [Process]) {
+    let over = Instant::now();
+    for producer in &mut *producers {
+        producer.finish();
+    }
+    for producer in producers {
+        let status = producer.end(LEAVE).await;
+        let clean = status.is_some_and(|status| status.success());
+        let (who, status) = (producer.label.clone(), format!("{status:?}"));
+        disturber.pen.write(Event::Gone { who, status, clean });
+    }
+    store::drained(store, DRAIN).await;
+    probe::look_at_keys(store, &disturber.pen).await;
+    // For that long a worker that lost a lease reports the job as left: nobody may have it yet.
+    sleep_until(over + FOUND).await;
+    for mut worker in disturber.workers() {
+        disturber.leave(&mut worker, &[0]).await;
+    }
+}
+
+async fn judge(
+    soak: &dyn Soak,
+    url: &str,
+    directory: &Path,
+    wanted: &Wanted,
+    faults: &[Fault],
+) -> Done<Vec<Violation>> {
+    let ledger = Ledger::read(directory)?;
+    let handle: Arc<dyn Admin> =
+        soak.open(url, Trouble::default()).await.map_err(|error| error.to_string())?;
+    let mut store = store::read(&*handle, &ledger).await?;
+    drop(handle);
+    store.findings.extend(soak.unsound(url).await?);
+    let danger = Danger::new(&ledger);
+    let evidence = Evidence { ledger, store, danger, length: wanted.length };
+    let violations = check::all(&evidence);
+    let figures = Figures::new(&evidence, wanted.seed, violations.len());
+    for lacking in figures.lacking(faults, wanted.length) {
+        println!("not proven: {lacking}");
+    }
+    println!("{}", serde_json::to_string(&figures).map_err(|error| error.to_string())?);
+    Ok(violations)
+}
+
+fn show(directory: &Path, violations: &[Violation]) {
+    for violation in violations.iter().take(SHOWN) {
+        println!("out of place: {violation}");
+        if let Some(job) = &violation.job {
+            let lines = check::lines_about(directory, &job.id.to_string());
+            lines.iter().take(LINES).for_each(|line| println!("    {line}"));
+        }
+    }
+}
