@@ -120,7 +120,7 @@ impl Reserver {
     /// Is a reserve worth its call?
     fn wants(&mut self, now: Instant, rides: bool) -> bool {
         if self.shared.poke.take() {
-            self.poke();
+            self.poke(now);
         }
         let confirm_at = self.shared.active.get() + VISIBLE;
         let in_hand = !self.shared.table.borrow().claims.is_empty();
@@ -187,9 +187,9 @@ impl Reserver {
         self.unresolved = Some(ask);
     }
 
-    /// There may be work in any queue.
-    pub fn poke(&mut self) {
-        let now = Instant::now();
+    /// There may be work in any queue: it is asked for in this very round. A later instant than the
+    /// round's would wait for the timer's next tick, 1 ms of a wake-up's 2.
+    fn poke(&mut self, now: Instant) {
         for line in &mut self.queues {
             line.ask_at = now;
             line.interval = POLL.0;
