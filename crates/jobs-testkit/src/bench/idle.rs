@@ -18,16 +18,14 @@ use super::{
 
 /// Until the poll interval has grown and the start is forgotten.
 const CALM: Duration = Duration::from_secs(2);
-/// Clock ticks per second in `/proc`, the same on every Linux.
-const TICKS: f64 = 100.0;
 
 /// Watches.
 pub(super) async fn run(store: Arc<dyn Admin>, args: &Args) -> Result<Found> {
     let running = Running::start(worker(store, args, &Runs::new(0)));
     sleep(CALM).await;
-    let (start, before) = (Instant::now(), cpu_seconds(&read("stat")?)?);
+    let (start, before) = (Instant::now(), cpu_seconds()?);
     sleep(Duration::from_secs(args.seconds)).await;
-    let (took, after) = (start.elapsed(), cpu_seconds(&read("stat")?)?);
+    let (took, after) = (start.elapsed(), cpu_seconds()?);
     let resident = resident_kib(&read("status")?)?;
     let _ended = running.stop().await?;
     let percent = (after - before) / took.as_secs_f64() * 100.0;
@@ -41,14 +39,20 @@ fn read(file: &str) -> Result<String> {
     fs::read_to_string(&path).map_err(|error| format!("{path}: {error}; this needs Linux").into())
 }
 
-/// User and system time, the 14th and 15th field; the second is a name that may hold anything.
-fn cpu_seconds(stat: &str) -> Result<f64> {
-    let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().skip(11).take(2));
-    let fields: Vec<f64> = fields.into_iter().flatten().flat_map(str::parse).collect();
-    match fields[..] {
-        [user, system] => Ok((user + system) / TICKS),
-        _ => Err(format!("no times in {stat}").into()),
+/// What all threads have run. From the scheduler, in nanoseconds: the clock ticks of `stat` see a
+/// thread that wakes with the clock's interrupt more often than it runs.
+fn cpu_seconds() -> Result<f64> {
+    let mut nanos = 0.0;
+    for thread in fs::read_dir("/proc/self/task")? {
+        nanos += ran(&fs::read_to_string(thread?.path().join("schedstat"))?)?;
     }
+    Ok(nanos / 1e9)
+}
+
+/// Nanoseconds run, the first field.
+fn ran(schedstat: &str) -> Result<f64> {
+    let first = schedstat.split_whitespace().next().and_then(|field| field.parse().ok());
+    first.ok_or_else(|| format!("no time in {schedstat}").into())
 }
 
 fn resident_kib(status: &str) -> Result<f64> {
@@ -63,9 +67,8 @@ mod tests {
 
     #[test]
     fn what_proc_says_is_read() {
-        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1";
-        assert_eq!(cpu_seconds(stat).unwrap(), 2.0);
-        assert!(cpu_seconds("7 (a) S 1").is_err());
+        assert_eq!(ran("2206912 1177254 9\n").unwrap(), 2_206_912.0);
+        assert!(ran("").is_err());
         assert_eq!(resident_kib("VmPeak:\t 9 kB\nVmRSS:\t    2048 kB\n").unwrap(), 2048.0);
         assert!(resident_kib("VmPeak:\t 9 kB\n").is_err());
     }
