@@ -97,6 +97,10 @@ async fn witnessed(pen: &Pen, context: &Context) -> Result<(), Failure> {
 }
 
 async fn handler(name: &str, context: &Context) -> (How, Result<(), Failure>) {
+    // Long enough to be met by a late write of the attempt before.
+    if matches!(name, "flaky" | "fails" | "panics" | "snoozes") {
+        sleep(Duration::from_millis(fastrand::u64(20..250))).await;
+    }
     let failed = |what: &str| (How::Failed, Err(Failure::retry(what)));
     match name {
         "steady" => sleep(Duration::from_millis(fastrand::u64(60..180))).await,
