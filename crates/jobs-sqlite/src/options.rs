@@ -81,7 +81,8 @@ impl Options {
         Self { busy, ..self }
     }
 
-    /// How long a call may take in all, its turn included; 30 s unless set.
+    /// How long a call may take in all, its turn included; 30 s unless set. A sync that the disk does
+    /// not answer is waited for: no statement of SQLite's can be interrupted there.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }

@@ -12,7 +12,7 @@ use jobs_core::{
     wake::Watch,
 };
 
-use crate::{Sqlite, op};
+use crate::{Sqlite, op, reader::Reader};
 
 /// Jobs of one transaction, so that a long list lets others in between. After a failure the parts
 /// before it are done; each verb answers its repetition.
@@ -66,9 +66,14 @@ impl Queue for Sqlite {
     }
 
     async fn open_own(&self) -> Result<Arc<dyn Queue>> {
-        // Its threads are bound to no runtime, so the same handle is as good as one of its own, and
-        // better: pushes and settlements of a process share commits, and the pushes wake at once.
-        Ok(Arc::new(self.clone()))
+        // The writer is bound to no runtime and takes a worker's calls before pushes, so both share
+        // it: pushes and settlements of a process share commits instead of waiting for each other's
+        // lock, and the pushes wake at once. The reader is its own, because a page's long counts
+        // would keep it from seeing what other processes push.
+        let mut own = self.clone();
+        own.wake = self.wake.another();
+        own.reader = Reader::start(own.options.clone(), own.wake.clone(), own.clock.clone())?;
+        Ok(Arc::new(own))
     }
 }
 

@@ -13,7 +13,6 @@ use std::{
 };
 
 use jobs_core::{AuthorizedJob, Error, ErrorKind};
-use tokio::sync::mpsc;
 
 use crate::{
     clock::Clock,
@@ -26,7 +25,7 @@ use crate::{
     schema,
     tx::{Tx, finish},
     wake::Wake,
-    writer::{Message, WAITING, Why, Work},
+    writer::{Inbox, Message, WAITING, Why, Work},
 };
 
 /// Most calls of one transaction, so that no answer waits for long.
@@ -57,7 +56,7 @@ impl Thread {
         Self { options, wake, clock, conn, places: Places::default(), waiting: VecDeque::new() }
     }
 
-    pub async fn serve(mut self, mut inbox: mpsc::Receiver<Message>) {
+    pub async fn serve(mut self, mut inbox: Inbox) {
         loop {
             if self.waiting.is_empty() {
                 match inbox.recv().await {
@@ -83,10 +82,8 @@ impl Thread {
 
     /// Takes in what came, and lets go of what does not wait any longer: its caller has gone, its
     /// deadline passed, or, where the lock is `busy`, its patience is over.
-    fn admit(&mut self, inbox: &mut mpsc::Receiver<Message>, busy: Option<Fault>) {
-        while self.waiting.len() < WAITING
-            && let Ok(message) = inbox.try_recv()
-        {
+    fn admit(&mut self, inbox: &mut Inbox, busy: Option<Fault>) {
+        while let Some(message) = inbox.next(self.waiting.len() < WAITING) {
             self.waiting.push_back(message);
         }
         let (mut late, mut refused) = (Vec::new(), Vec::new());
@@ -115,7 +112,7 @@ impl Thread {
 
     /// Takes the write lock, in short steps, as long as somebody waits for it: SQLite's lock is not
     /// fair, and its own handler sleeps up to 100 ms between two looks.
-    async fn lock(&mut self, inbox: &mut mpsc::Receiver<Message>) -> Outcome<()> {
+    async fn lock(&mut self, inbox: &mut Inbox) -> Outcome<()> {
         loop {
             let since = Instant::now();
             match self.begin().await {
@@ -136,8 +133,13 @@ impl Thread {
     async fn begin(&mut self) -> Outcome<()> {
         if self.conn.is_none() {
             self.conn = Some(schema::reopen(&self.options).await?);
+            // The file may be another one, restored from a backup.
+            self.places.clear();
             // What was committed meanwhile by the lost connection woke nobody.
             self.wake.ring_all();
+        }
+        if let Some(own) = &self.conn {
+            own.until(Instant::now() + self.options.deadline);
         }
         self.db()?.run(query("BEGIN IMMEDIATE")).await.map(drop)
     }
@@ -148,17 +150,20 @@ impl Thread {
         Ok(conn.db(self.options.cut.as_deref()))
     }
 
+    /// Whoever runs alone, else calls before pushes: they are a worker's, whose leases run.
     fn group(&mut self) -> Vec<Message> {
+        if self.waiting.front().is_some_and(|first| first.alone) {
+            return self.waiting.pop_front().into_iter().collect();
+        }
+        let (pushes, calls): (Vec<_>, Vec<_>) =
+            take(&mut self.waiting).into_iter().partition(Message::is_push);
         let (mut group, mut jobs) = (Vec::new(), 0);
-        while group.len() < GROUP
-            && jobs < GROUP_JOBS
-            && let Some(next) = self.waiting.pop_front()
-        {
-            jobs += next.size();
-            let alone = next.alone;
-            group.push(next);
-            if alone {
-                break;
+        for next in calls.into_iter().chain(pushes) {
+            if group.len() < GROUP && jobs < GROUP_JOBS {
+                jobs += next.size();
+                group.push(next);
+            } else {
+                self.waiting.push_back(next);
             }
         }
         group
@@ -185,7 +190,11 @@ impl Thread {
             self.conn = None;
         }
         if fault.is_busy() || matches!(fault, Fault::Broken(ErrorKind::Timeout, _)) {
-            // Whose own time is over is told when they are looked at next.
+            // Whose own time is over is told when they are looked at next; where one was too slow,
+            // it is not the others' fault.
+            if !fault.is_busy() {
+                group.iter_mut().for_each(|message| message.alone = true);
+            }
             self.put_back(group);
             tokio::time::sleep(PAUSE).await;
         } else if group.len() > 1 && fault.is_of_one() {

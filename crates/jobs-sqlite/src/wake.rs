@@ -7,7 +7,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use jobs_core::wake::{Bell, Watch};
@@ -20,9 +20,25 @@ pub(crate) struct Wake {
     seen: Mutex<HashMap<String, i64>>,
     /// Somebody began to watch.
     pub watched: Notify,
+    /// The worker's handles that write through this one's thread, which wakes them too.
+    own: Mutex<Vec<Weak<Wake>>>,
 }
 
 impl Wake {
+    /// For a handle that writes through this one's thread and reads by itself.
+    pub fn another(self: &Arc<Self>) -> Arc<Self> {
+        let another = Arc::new(Self::default());
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.retain(|wake| wake.strong_count() > 0);
+        own.push(Arc::downgrade(&another));
+        another
+    }
+
+    fn others(&self) -> Vec<Arc<Self>> {
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.iter().filter_map(Weak::upgrade).collect()
+    }
+
     pub fn watch(&self, queues: &[String]) -> Watch {
         let watch = Watch::new(self.bell.watch(queues), None);
         self.watched.notify_one();
@@ -35,14 +51,17 @@ impl Wake {
 
     pub fn ring_all(&self) {
         self.bell.ring_all();
+        self.others().iter().for_each(|wake| wake.ring_all());
     }
 
     pub fn ring(&self, queue: &str) {
         self.bell.ring(queue);
+        self.others().iter().for_each(|wake| wake.ring(queue));
     }
 
     /// Rings the queues whose count grew since it was last seen, each once.
     pub fn committed(&self, counts: Vec<(String, i64)>) {
+        self.others().iter().for_each(|wake| wake.committed(counts.clone()));
         for (queue, count) in counts {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             let last = seen.insert(queue.clone(), count);

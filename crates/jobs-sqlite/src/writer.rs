@@ -142,14 +142,44 @@ impl Message {
     }
 }
 
+/// What the thread is asked. Pushes have a line of their own: a renewal does not wait behind the ten
+/// thousand jobs of a fan-out, of the same process or, as every writer does so, of another.
+pub(crate) struct Inbox {
+    calls: mpsc::Receiver<Message>,
+    pushes: mpsc::Receiver<Message>,
+}
+
+impl Inbox {
+    /// The next, or `None` when nobody can ask any more.
+    pub async fn recv(&mut self) -> Option<Message> {
+        tokio::select! {
+            biased;
+            Some(call) = self.calls.recv() => Some(call),
+            Some(push) = self.pushes.recv() => Some(push),
+            else => None,
+        }
+    }
+
+    /// One that is here already, a push only where there is `room` for it.
+    pub fn next(&mut self, room: bool) -> Option<Message> {
+        let call = self.calls.try_recv().ok();
+        call.or_else(|| if room { self.pushes.try_recv().ok() } else { None })
+    }
+}
+
 /// The sending half. Dropping the last one ends the thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Writer(mpsc::Sender<Message>);
+pub(crate) struct Writer {
+    calls: mpsc::Sender<Message>,
+    pushes: mpsc::Sender<Message>,
+}
 
 impl Writer {
     /// Opens the file, migrates it, and starts the thread.
     pub async fn start(options: Arc<Options>, wake: Arc<Wake>, clock: Arc<Clock>) -> Result<Self> {
-        let (calls, inbox) = mpsc::channel(WAITING);
+        let (calls, first) = mpsc::channel(WAITING);
+        let (pushes, second) = mpsc::channel(WAITING);
+        let inbox = Inbox { calls: first, pushes: second };
         let (ready, started) = oneshot::channel();
         spawn("jobs-sqlite-writer", async move {
             let opened = schema::open(&options).await;
@@ -163,7 +193,7 @@ impl Writer {
             }
         })?;
         started.await.map_err(|_| ended("connect"))??;
-        Ok(Self(calls))
+        Ok(Self { calls, pushes })
     }
 
     /// Runs `write` in a transaction and answers once it is committed.
@@ -171,7 +201,7 @@ impl Writer {
         let (reply, answer) = oneshot::channel();
         let name = write.name();
         let call = Work::Call(Box::new(Typed { write, answer: None, reply }));
-        self.0.send(Message::new(call)).await.map_err(|_| ended(name))?;
+        self.calls.send(Message::new(call)).await.map_err(|_| ended(name))?;
         answer.await.map_err(|_| ended(name))?
     }
 
@@ -179,7 +209,7 @@ impl Writer {
     pub async fn push(&self, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
         let (reply, answer) = oneshot::channel();
         let push = Message::new(Work::Push(jobs.to_vec(), Vec::new(), reply));
-        self.0.send(push).await.map_err(|_| ended("enqueue"))?;
+        self.pushes.send(push).await.map_err(|_| ended("enqueue"))?;
         answer.await.map_err(|_| ended("enqueue"))?
     }
 }

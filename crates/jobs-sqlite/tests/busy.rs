@@ -1,8 +1,21 @@
 //! Somebody else holds the write lock.
 
-use std::time::{Duration, Instant};
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::Poll,
+    time::{Duration, Instant},
+};
 
-use jobs_core::{ErrorKind, Job, Queue, authorized, grant::grant_without_user, queue::Reserve};
+use jobs_core::{
+    ErrorKind, Job, Queue, authorized,
+    grant::grant_without_user,
+    queue::{Lease, Pushed, Renewed, Reserve},
+};
 use jobs_sqlite::{Options, Sqlite};
 use sqlx::{ConnectOptions, Row, SqliteConnection, query, sqlite::SqliteConnectOptions};
 
@@ -132,4 +145,76 @@ async fn a_clock_that_was_ahead_goes_on() {
     assert!(store.enqueue(&jobs(1)).await.remove(0).is_ok());
     let after = number(&mut shared.other, "SELECT clock FROM jobs_meta").await;
     assert!(after >= before.max(ahead) + 300, "{before} to {after}: time stood still");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_does_not_wait_behind_pushes() {
+    let shared = shared().await;
+    let store = Sqlite::open(shared.options.clone()).await.unwrap();
+    assert_eq!(store.enqueue(&jobs(1)).await.remove(0).unwrap(), Pushed::Stored);
+    let own = store.open_own().await.unwrap();
+    let held = own.reserve(&wish()).await.unwrap().deliveries;
+    let claims: Vec<_> = held.into_iter().map(|held| held.claim).collect();
+    let done = Arc::new(AtomicUsize::new(0));
+    let push = |_| {
+        let (store, done, jobs) = (store.clone(), done.clone(), jobs(1000));
+        tokio::spawn(async move {
+            let stored = store.enqueue(&jobs).await.into_iter().all(|pushed| pushed.is_ok());
+            done.fetch_add(1, Relaxed);
+            stored
+        })
+    };
+    let pushes: Vec<_> = (0..60).map(push).collect();
+    // All are asked for by now, or will be before this is answered.
+    while done.load(Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let lease = Lease::new(Duration::from_secs(20)).unwrap();
+    assert_eq!(own.renew(lease, &claims).await.unwrap(), [Renewed::Held]);
+    let before = done.load(Relaxed);
+    assert!(before < 30, "{before} of 60 pushes were done before the renewal");
+    for push in pushes {
+        assert!(push.await.unwrap());
+    }
+}
+
+/// Polls a few times. Did it end?
+async fn polled(work: &mut (impl Future + Unpin), times: usize) -> bool {
+    for _ in 0..times {
+        if poll_fn(|context| Poll::Ready(Pin::new(&mut *work).poll(context).is_ready())).await {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    false
+}
+
+#[tokio::test]
+async fn a_push_dropped_inside_a_transaction_is_whole_or_pushed_again() {
+    let mut shared = shared().await;
+    let store = Sqlite::open(shared.options.clone()).await.unwrap();
+    let grant = grant_without_user("suite", "work.do", "acme").unwrap();
+    let keyed = |key: &str| {
+        let job = Job::new(&grant, "n", &1).unwrap().key(key);
+        authorized(&grant, job).unwrap()
+    };
+    let mut ended = false;
+    for times in 0.. {
+        let key = format!("k{times}");
+        let job = [keyed(&key)];
+        query("BEGIN IMMEDIATE").execute(&mut shared.other).await.unwrap();
+        ended = polled(&mut Box::pin(store.push_in(&mut shared.other, &job)), times).await;
+        query("COMMIT").execute(&mut shared.other).await.unwrap();
+        let again = store.enqueue(&job).await.remove(0).unwrap();
+        let held = store.reserve(&wish()).await.unwrap().deliveries;
+        assert_eq!(held.len(), 1, "dropped after {times} polls, then {again:?}");
+        assert_eq!(held[0].claim.job.id, job[0].id);
+        let other = store.enqueue(&[keyed(&key)]).await.remove(0).unwrap();
+        assert!(matches!(other, Pushed::KeyHeld(..)), "after {times} polls: {other:?}");
+        if ended {
+            break;
+        }
+        assert!(times < 500, "it never ends");
+    }
+    assert!(ended);
 }

@@ -226,7 +226,8 @@ fn keyed(job: &AuthorizedJob) -> i64 {
     }
 }
 
-/// Puts stored jobs where they wait, and takes their keys.
+/// Takes the keys of stored jobs and puts them where they wait, which is last: a job that is in line
+/// is whole, wherever a caller of `push_in` was dropped.
 async fn line_up(
     tx: &mut Tx<'_>,
     jobs: &[&AuthorizedJob],
@@ -245,14 +246,6 @@ async fn line_up(
         }
         tx.woken.insert(place.queue);
     }
-    if scheduled {
-        let wait = query(include_str!("enqueue_scheduled.sql"));
-        tx.db.run(wait.bind(*first).bind(*last)).await?;
-    }
-    if !ready.is_empty() {
-        tx.db.run(query(include_str!("enqueue_ready.sql")).bind(*first).bind(*last)).await?;
-        tx.db.run(query(include_str!("ring.sql")).bind(json(&ready))).await?;
-    }
     let key = |(number, at): &(i64, usize)| {
         let key = jobs[*at].key.as_ref()?;
         Some((jobs[*at].tenant.as_str(), key.text.as_str(), *number))
@@ -260,6 +253,14 @@ async fn line_up(
     let keys: Vec<_> = numbered.iter().filter_map(key).collect();
     if !keys.is_empty() {
         tx.db.run(query(include_str!("enqueue_key.sql")).bind(json(&keys))).await?;
+    }
+    if !ready.is_empty() {
+        tx.db.run(query(include_str!("ring.sql")).bind(json(&ready))).await?;
+        tx.db.run(query(include_str!("enqueue_ready.sql")).bind(*first).bind(*last)).await?;
+    }
+    if scheduled {
+        let wait = query(include_str!("enqueue_scheduled.sql"));
+        tx.db.run(wait.bind(*first).bind(*last)).await?;
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 -- What is stored already under these ids and keys. ?1 [[tenant, id in hex, key or null], …].
 -- Returns index, the stored job's number and state, the key holder's id and state.
 SELECT n.key, b.job, coalesce(l.state, d.state, CASE WHEN r.job IS NOT NULL THEN 1 END),
-  h.id, CASE WHEN h.job IS NOT NULL THEN coalesce(hl.state, 1) END
+  h.id, coalesce(hl.state, CASE WHEN EXISTS (SELECT 1 FROM jobs_ready x
+    WHERE x.sublane = h.sublane AND x.rank = -h.priority AND x.run_at = h.due AND x.id = h.id
+    AND x.job = h.job) THEN 1 END)
 FROM json_each(?1) n
 LEFT JOIN jobs_body b ON b.tenant = n.value ->> 0 AND b.id = unhex(n.value ->> 1)
 LEFT JOIN jobs_live l ON l.job = b.job

@@ -3,7 +3,9 @@
 -- snoozes, releases, verb, by, at; of a done job its last attempt's worker and start.
 SELECT b.tenant, b.id, q.name, s.name, b.action, b.authorized_by, b.payload, b.priority,
   b.max_attempts, b.timeout, b.key, b.key_scope, b.metadata, b.pushed_at,
-  coalesce(l.state, d.state, 1), coalesce(l.run_at, d.run_at, b.due),
+  coalesce(l.state, d.state, CASE WHEN EXISTS (SELECT 1 FROM jobs_ready r
+    WHERE r.sublane = b.sublane AND r.rank = -b.priority AND r.run_at = b.due AND r.id = b.id
+    AND r.job = b.job) THEN 1 END), coalesce(l.run_at, d.run_at, b.due),
   coalesce(l.attempt, d.attempt, 0),
   d.ended_at, coalesce(l.cancel, 0),
   (SELECT a.cause FROM jobs_attempt a WHERE a.job = b.job AND a.cause IS NOT NULL

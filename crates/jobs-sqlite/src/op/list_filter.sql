@@ -6,7 +6,9 @@ LEFT JOIN jobs_queue q ON q.queue = b.queue_number
 LEFT JOIN jobs_sublane s ON s.sublane = b.sublane
 LEFT JOIN jobs_live l ON l.job = b.job
 LEFT JOIN jobs_done d ON d.job = b.job
-WHERE d.stub IS NOT 1 AND (?5 IS NULL OR coalesce(l.state, d.state, 1) = ?5)
+WHERE d.stub IS NOT 1 AND (?5 IS NULL OR coalesce(l.state, d.state, CASE WHEN EXISTS (SELECT 1 FROM jobs_ready r
+    WHERE r.sublane = b.sublane AND r.rank = -b.priority AND r.run_at = b.due AND r.id = b.id
+    AND r.job = b.job) THEN 1 END) = ?5)
   AND (?2 IS NULL OR s.name = ?2) AND (?3 IS NULL OR b.id = ?3)
   AND (?6 IS NULL OR q.name = ?6) AND (?7 IS NULL OR b.tenant = ?7)
   AND (?4 IS NULL OR instr((SELECT a.cause FROM jobs_attempt a
