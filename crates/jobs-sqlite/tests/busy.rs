@@ -194,8 +194,9 @@ async fn a_push_dropped_inside_a_transaction_is_whole_or_pushed_again() {
     let mut shared = shared().await;
     let store = Sqlite::open(shared.options.clone()).await.unwrap();
     let grant = grant_without_user("suite", "work.do", "acme").unwrap();
+    // A name of its own each time, so that its line is in nobody's ring yet.
     let keyed = |key: &str| {
-        let job = Job::new(&grant, "n", &1).unwrap().key(key);
+        let job = Job::new(&grant, key, &1).unwrap().key(key);
         authorized(&grant, job).unwrap()
     };
     let mut ended = false;
@@ -206,7 +207,8 @@ async fn a_push_dropped_inside_a_transaction_is_whole_or_pushed_again() {
         ended = polled(&mut Box::pin(store.push_in(&mut shared.other, &job)), times).await;
         query("COMMIT").execute(&mut shared.other).await.unwrap();
         let again = store.enqueue(&job).await.remove(0).unwrap();
-        let held = store.reserve(&wish()).await.unwrap().deliveries;
+        let wish = Reserve::new("default", [key.as_str()], "w").unwrap();
+        let held = store.reserve(&wish).await.unwrap().deliveries;
         assert_eq!(held.len(), 1, "dropped after {times} polls, then {again:?}");
         assert_eq!(held[0].claim.job.id, job[0].id);
         let other = store.enqueue(&[keyed(&key)]).await.remove(0).unwrap();
