@@ -101,6 +101,14 @@ impl Story {
         self.verbs.iter().any(|(_, asked, _)| asked == verb)
     }
 
+    /// Was somebody told before then that it is deleted?
+    fn deleted_before(&self, at: i64) -> bool {
+        let told = |answer: &Option<String>| answer.as_deref() == Some("[Deleted]");
+        self.verbs
+            .iter()
+            .any(|(when, verb, answer)| *when <= at && verb == "delete" && told(answer))
+    }
+
     /// Was any verb asked of it before then?
     pub fn touched_before(&self, at: i64) -> bool {
         self.verbs.iter().any(|(asked, _, _)| *asked <= at)
@@ -154,7 +162,13 @@ impl Ledger {
         let (at, by) = (line.at, line.by.clone());
         match line.event {
             Event::Pushed { job, queue, sent, answer, .. } => {
-                self.story(&job).pushes.push(Push { sent, at, queue, answer });
+                let story = self.story(&job);
+                // Deleted and pushed again, it is another job under the same id: its fences start
+                // over, and what was asked of the first does not bind it.
+                if answer == Answer::Stored && story.deleted_before(sent) {
+                    *story = Story::default();
+                }
+                story.pushes.push(Push { sent, at, queue, answer });
             }
             Event::Unknown { job, .. } => self.story(&job).unknown.push(at),
             Event::Start { job, fence, .. } => {

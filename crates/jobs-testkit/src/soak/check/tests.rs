@@ -141,6 +141,19 @@ fn a_run_in_order_has_nothing_out_of_place() {
 }
 
 #[test]
+fn a_job_pushed_again_after_its_end_is_another() {
+    let again = |s: &mut Scene, job: &JobRef| {
+        s.verb(job, 30, "cancel", Some("[Cancelled]"));
+        s.verb(job, 31, "delete", Some("[Deleted]"));
+        s.push(job, 40, Answer::Stored);
+        s.take(job, 50, "w0.1", 1);
+        s.run(job, (53, 60), "w0.1", 1, How::Done);
+        s.keep(job, State::Done, vec![attempt(1, 49, 62, OutcomeKind::Done)]);
+    };
+    scene(again).in_order();
+}
+
+#[test]
 fn pushes_and_their_ends() {
     scene(|s, job| drop(s.store.jobs.remove(job))).finds(ENDS, "gone");
     let stranger = |s: &mut Scene, _: &JobRef| _ = s.keep(&job("acme"), State::Parked, Vec::new());
