@@ -1,5 +1,5 @@
 use jobs_core::{AuthorizedJob, Job};
 
 fn main() {
-    let _ = AuthorizedJob(Job::default());
+    let _ = AuthorizedJob(std::sync::Arc::new(Job::default()));
 }
