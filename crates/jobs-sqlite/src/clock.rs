@@ -18,14 +18,8 @@ pub(crate) struct Clock {
     off: i64,
 }
 
-impl Default for Clock {
-    fn default() -> Self {
-        Self::off_by(0)
-    }
-}
-
 impl Clock {
-    /// On a machine whose clock is off by so many milliseconds.
+    /// On a machine whose clock is off by so many milliseconds; by none outside the suite.
     pub fn off_by(off: i64) -> Self {
         let anchor = AtomicI64::new(system_now().saturating_add(off));
         Self { start: Instant::now(), anchor, off }

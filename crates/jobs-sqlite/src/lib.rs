@@ -23,6 +23,9 @@
 //! | waits for others | SQLite has one writer: a transaction left open by the application stops every push and worker until it ends, and each answers `Busy`, pushes 2 s after they were made, the rest after 10 s |
 //! | a dropped call | one that waits for its turn is not run (a push may be); one that is being run is committed |
 //!
+//! The driver uses rusqlite 0.39 for itself and sqlx 0.9 for [`Sqlite::push_in`]: both link one
+//! SQLite, and an application that links another version of it does not build.
+//!
 //! | to know | open |
 //! |---|---|
 //! | which method runs which statements | `src/queue.rs`, `src/op/` |

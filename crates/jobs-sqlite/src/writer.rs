@@ -143,7 +143,7 @@ impl Message {
 }
 
 /// What the thread is asked. Pushes have a line of their own: a renewal does not wait behind the ten
-/// thousand jobs of a fan-out, of the same process or, as every writer does so, of another.
+/// thousand jobs of a fan-out of its process. Those of another process it meets at the file's lock.
 pub(crate) struct Inbox {
     calls: mpsc::Receiver<Message>,
     pushes: mpsc::Receiver<Message>,

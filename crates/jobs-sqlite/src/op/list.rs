@@ -3,12 +3,13 @@
 //!
 //! Which index: the cold states (scheduled, parked, cancelled) have their own, by queue for
 //! operators and by lane for a tenant, whose lanes are as few as queues. All else walks the bodies,
-//! lane by lane of one tenant or of a queue with few tenants, or all of them, and filters; few running or ready jobs are taken
-//! from the index that reserve and sweep have anyway.
+//! lane by lane of one tenant or of a queue with few tenants, or all of them, and filters; few
+//! running or ready jobs are taken from what reserve and sweep have anyway.
 //!
 //! Rejected: indexes of ready and done jobs by lane, which cost every job two entries more and two
-//! removals, and an operator's page a read of every lane (3 s at 1,000 lanes). Rejected: (tenant,
-//! queue, id), one entry a push for what the walk of a tenant answers within its budget.
+//! removals, and an operator's page a read of every lane (3 s at 1,000 lanes). Rejected: an
+//! index of bodies by queue, one entry a push more (a fifth of a bulk push's rate) for an operator's
+//! walk of a queue with more than 200 tenants, which looks at the other queues' bodies too.
 
 use std::{
     collections::HashMap,
