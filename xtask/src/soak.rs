@@ -4,7 +4,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::servers::STORES;
+use crate::stores::STORES;
 
 /// Runs it until it stops by itself; it fails when something is out of place.
 pub fn run(name: &str, minutes: f64, seed: Option<u64>) -> ExitCode {

@@ -2,11 +2,15 @@
 
 use std::{
     io::{self, BufRead, BufReader, PipeReader, Write},
+    os::unix::process::CommandExt,
     process::{Child, Command, ExitCode, Stdio},
 };
 
+use jobs_servers::leash::Leash;
+
 use crate::{
-    servers::{STORES, Store},
+    servers,
+    stores::{STORES, Store},
     tally::Tally,
 };
 
@@ -31,8 +35,13 @@ fn test(wanted: Option<&str>, install: bool, tally: &mut Tally) -> Result<(), St
     let stores: Vec<&Store> = stores.collect();
     // The servers live until the tests have ended.
     let mut ready = Vec::new();
-    for store in &stores {
-        ready.push((store.ready)(install).map_err(|why| format!("{}: {why}", store.name))?);
+    match wanted {
+        Some(_) => {
+            for store in &stores {
+                ready.push((store.ready)(install).map_err(|why| format!("{}: {why}", store.name))?);
+            }
+        }
+        None => ready = servers::all(install)?,
     }
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // One broken test binary must not hide what the others have to say.
@@ -45,17 +54,20 @@ fn test(wanted: Option<&str>, install: bool, tally: &mut Tally) -> Result<(), St
     };
     cargo.envs(ready.iter().flat_map(|ready| ready.environment.clone()));
     let broken = |error: io::Error| format!("cargo test cannot be run: {error}");
+    let mut leash = Leash::new("TERM", None)?;
     let (output, mut child) = start(cargo).map_err(broken)?;
+    leash.hold_group(&child);
     stream(output, tally).map_err(broken)?;
+    leash.let_go();
     tally.end(child.wait().map_err(broken)?.success());
     Ok(())
 }
 
 /// Starts it with both its outputs in one pipe, so that cargo's headings stay in order with the
-/// results below them.
+/// results below them; as the leader of a group, so that all of it can be ended.
 fn start(mut cargo: Command) -> io::Result<(PipeReader, Child)> {
     let (output, input) = io::pipe()?;
-    cargo.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
+    cargo.process_group(0).stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
     // The command holds ends of the pipe; it is dropped here, or the output never ends.
     Ok((output, cargo.spawn()?))
 }

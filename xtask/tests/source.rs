@@ -69,11 +69,11 @@ fn the_core_knows_no_database() {
 
 #[test]
 fn drivers_and_stores_of_the_test_command_are_the_same() {
-    let servers = read("xtask/src/servers.rs");
+    let stores = read("xtask/src/stores.rs");
     for entry in fs::read_dir(root().join("crates")).unwrap() {
         let package = entry.unwrap().file_name().into_string().unwrap();
         let is_driver = root().join("crates").join(&package).join("tests/conformance.rs").exists();
-        let listed = servers.contains(&format!("package: \"{package}\""));
-        assert_eq!(is_driver, listed, "{package}: add it to xtask/src/servers.rs");
+        let listed = stores.contains(&format!("package: \"{package}\""));
+        assert_eq!(is_driver, listed, "{package}: add it to xtask/src/stores.rs");
     }
 }

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use clap::{Args, builder::PossibleValuesParser};
 use serde_json::{Value, json};
 
-use crate::servers;
+use crate::stores;
 use program::{Programs, Run};
 use workloads::Workload;
 
@@ -26,7 +26,7 @@ use workloads::Workload;
 #[derive(Args)]
 pub struct Options {
     /// Which store.
-    #[arg(value_parser = PossibleValuesParser::new(servers::names()))]
+    #[arg(value_parser = PossibleValuesParser::new(stores::names()))]
     store: String,
     /// Small sizes, one round: done within a minute.
     #[arg(long)]

@@ -11,7 +11,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{Options, workloads::Workload};
-use crate::servers::{Ready, STORES, Store};
+use crate::{
+    servers::Ready,
+    stores::{STORES, Store},
+};
 
 /// The example that measures, and the one that counts allocations.
 const EXAMPLES: [&str; 2] = ["bench", "allocations"];

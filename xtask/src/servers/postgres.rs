@@ -1,0 +1,58 @@
+//! PostgreSQL, and a pgbouncer in transaction mode in front of it.
+
+use std::env;
+
+use jobs_servers::{PrivatePgbouncer, PrivatePostgres, install};
+
+use super::Ready;
+
+/// A superuser's URL on a database of a PostgreSQL.
+const SERVER: &str = "JOBS_TEST_POSTGRES_URL";
+/// The same through a pgbouncer in transaction mode.
+const POOLER: &str = "JOBS_TEST_PGBOUNCER_URL";
+
+/// Where the developer names a server, that one; a pooler of ours is in front of it unless one is
+/// named too.
+pub fn ready(may_install: bool) -> Result<Ready, String> {
+    let [server, pooler] = [SERVER, POOLER].map(|name| env::var(name).ok());
+    if server.is_none() && pooler.is_some() {
+        return Err(format!("{POOLER} is set and {SERVER} is not: name the server behind it"));
+    }
+    let mut ready = Ready::default();
+    let has_server = server.is_some() || PrivatePostgres::find().is_some();
+    let has_pooler = pooler.is_some() || PrivatePgbouncer::find().is_some();
+    let missing = [(has_server, PrivatePostgres::PACKAGE), (has_pooler, PrivatePgbouncer::PACKAGE)];
+    let missing: Vec<_> = missing.iter().filter(|(has, _)| !has).map(|(_, name)| *name).collect();
+    if !missing.is_empty() {
+        let named = missing.join(" and ");
+        let advice = format!(
+            "{named} not found on PATH: --install installs it where there is apt-get, or name \
+             one that runs in {SERVER} and {POOLER}"
+        );
+        if !may_install {
+            return Err(advice);
+        }
+        install(&missing).map_err(|why| format!("{why}; {advice}"))?;
+    }
+    let server = match server {
+        Some(url) => url,
+        None => {
+            let private = PrivatePostgres::start()?;
+            let url = private.url();
+            ready._servers.push(Box::new(private));
+            url
+        }
+    };
+    let pooler = match pooler {
+        Some(url) => url,
+        None => {
+            let private = PrivatePgbouncer::start(&server)?;
+            let url = private.url();
+            // In front of the server at the end, too.
+            ready._servers.insert(0, Box::new(private));
+            url
+        }
+    };
+    ready.environment = vec![(SERVER, server), (POOLER, pooler)];
+    Ok(ready)
+}
