@@ -14,4 +14,5 @@ pub mod invariants;
 pub mod kit;
 pub mod model;
 pub mod ops;
+pub mod proxy;
 pub mod soak;
