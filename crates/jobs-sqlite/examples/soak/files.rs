@@ -1,20 +1,30 @@
 //! SQLite as a store to soak: a file in the run's directory.
 
-use std::{path::Path, sync::Arc, time::Duration};
+#[path = "layout.rs"]
+mod layout;
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use jobs_core::{Admin, Result, async_trait, retention::Retention};
 use jobs_sqlite::{Options, Sqlite};
-use jobs_testkit::soak::{Faults, Soak, Trouble};
+use jobs_testkit::soak::{Begun, Faults, Soak, Trouble};
 use sqlx::{ConnectOptions, Connection, Row, SqliteConnection, sqlite::SqliteConnectOptions};
 
 /// The file's name.
 const FILE: &str = "soak.db";
 
+/// How long a hold waits for its turn to write.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// A store in a file.
 pub struct Files;
 
 async fn connect(url: &str) -> Result<SqliteConnection, String> {
-    let options = SqliteConnectOptions::new().filename(url).busy_timeout(Duration::from_secs(10));
+    let options = SqliteConnectOptions::new().filename(url).busy_timeout(Duration::from_secs(5));
     options.connect().await.map_err(|error| error.to_string())
 }
 
@@ -47,13 +57,17 @@ impl Soak for Files {
         Faults { cut: true, clock: true, hold: true, restart: false }
     }
 
-    async fn hold(&self, url: &str, length: Duration) -> Result<(), String> {
+    async fn hold(&self, url: &str, length: Duration, begun: Begun<'_>) -> Result<(), String> {
         let mut file = connect(url).await?;
-        let held = sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut file).await;
-        if held.is_ok() {
-            tokio::time::sleep(length).await;
+        // The writers take turns, and this one waits for its own.
+        let since = Instant::now();
+        while sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut file).await.is_err() {
+            if since.elapsed() > PATIENCE {
+                return file.close().await.map_err(|error| error.to_string());
+            }
         }
-        // Where the lock was not to be had, the store was slow enough.
+        begun();
+        tokio::time::sleep(length).await;
         file.close().await.map_err(|error| error.to_string())
     }
 
@@ -62,7 +76,8 @@ impl Soak for Files {
         let rows = sqlx::query("PRAGMA integrity_check").fetch_all(&mut file).await;
         let rows = rows.map_err(|error| error.to_string())?;
         let said = rows.iter().map(|row| row.get::<String, _>(0)).filter(|said| said != "ok");
-        let said = said.collect();
+        let mut said: Vec<String> = said.collect();
+        said.extend(layout::wrong(&mut file).await.map_err(|error| error.to_string())?);
         file.close().await.map_err(|error| error.to_string())?;
         Ok(said)
     }

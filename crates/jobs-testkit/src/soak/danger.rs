@@ -1,39 +1,43 @@
-//! What may excuse a lost lease: when which worker was disturbed so much that it could not renew.
-//! A blocked runtime is no excuse (K4), nor is a cut connection by itself (K3).
+//! What went wrong for whom, and when: the processes that could not act, the calls without an
+//! answer, and the jumps of the store's clock.
+
+use std::collections::HashMap;
 
 use super::{
     ledger::{Event, Line},
     read::Ledger,
     schedule::Kind,
+    watched::SLOW_CALL,
+    worker::{GRACE, STALL},
 };
+
+/// A time, in microseconds of the machine's clock.
+pub type Span = (i64, i64);
 
 /// What a time in the ledger and one in the store may differ by, in microseconds.
 const SLACK: i64 = 1_000_000;
-/// How long after a process with a fast clock came up the store's clock may still jump by it.
-const JUMP: i64 = 6_000_000;
+/// The store's clock has jumped where it gains as much on the machine's, in milliseconds. The
+/// offsets of processes are 30 s at least, a reading's error is its call's length at most.
+const JUMP: i64 = 1_000;
 
-/// Times of danger.
+/// A call of a worker that was not answered.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// Which.
+    pub call: String,
+    /// From when it was sent to when it was given up.
+    pub span: Span,
+}
+
+/// Times of danger, by worker where they are one's own.
 #[derive(Debug, Default)]
 pub struct Danger {
-    leases: Vec<Window>,
-    calls: Vec<Window>,
-}
-
-/// One time.
-#[derive(Debug)]
-struct Window {
-    /// Whose; everybody's when `None`.
-    who: Option<String>,
-    from: i64,
-    to: i64,
-}
-
-impl Window {
-    fn meets(&self, who: &str, from: i64, to: i64) -> bool {
-        self.who.as_deref().is_none_or(|only| only == who)
-            && self.from <= to.saturating_add(SLACK)
-            && from <= self.to.saturating_add(SLACK)
-    }
+    down: HashMap<String, Vec<Span>>,
+    blocked: HashMap<String, Vec<Span>>,
+    failed: HashMap<String, Vec<Failed>>,
+    renewals: HashMap<String, Vec<Span>>,
+    jumps: Vec<Span>,
+    held: Vec<Span>,
 }
 
 impl Danger {
@@ -43,59 +47,122 @@ impl Danger {
         for line in &ledger.lines {
             danger.add(line, &ledger.lines);
         }
+        for run in ledger.stories.values().flat_map(|story| &story.runs) {
+            if run.name == "blocks" {
+                let span = (run.start, ledger.over(run));
+                danger.blocked.entry(run.by.clone()).or_default().push(span);
+            }
+        }
+        for (by, sent, at) in &ledger.renewals {
+            danger.renewals.entry(by.clone()).or_default().push((*sent, *at));
+        }
+        danger.jumps = jumps(&ledger.lines);
         danger
     }
 
     fn add(&mut self, line: &Line, lines: &[Line]) {
-        let (at, by) = (line.at, Some(line.by.clone()));
-        let window = |who, from, to| Window { who, from, to };
+        let at = line.at;
+        let mut down = |who: &str, span| self.down.entry(who.to_owned()).or_default().push(span);
         match &line.event {
             Event::Fault { number, kind, who, over: false } => {
                 let over = || end_of(lines, *number).unwrap_or(i64::MAX);
-                match kind {
-                    Kind::Kill => self.leases.push(window(who.clone(), at, i64::MAX)),
-                    Kind::Stop => self.leases.push(window(who.clone(), at, over())),
-                    Kind::Hold | Kind::Restart => self.leases.push(window(None, at, over())),
-                    Kind::Cut | Kind::Clock | Kind::Block | Kind::Pause | Kind::Verbs => {}
+                match (kind, who) {
+                    (Kind::Kill, Some(who)) => down(who, (at, i64::MAX)),
+                    (Kind::Stop, Some(who)) => down(who, (at, over())),
+                    (Kind::Hold | Kind::Restart, _) => self.held.push((at, over())),
+                    _ => {}
                 }
             }
-            // Everybody's leases end at once when the store's clock jumps.
-            Event::Up { clock, .. } if *clock > 0 => {
-                self.leases.push(window(None, at, at + JUMP));
-            }
-            Event::Gone { who, .. } => self.leases.push(window(Some(who.clone()), at, i64::MAX)),
-            Event::Stall { since } => self.leases.push(window(by, *since, at)),
-            Event::Call { call, sent, trouble } => {
-                if call == "renew" {
-                    self.leases.push(window(by.clone(), *sent, at));
-                }
-                if trouble != "slow" {
-                    self.calls.push(window(by, *sent, at));
-                }
+            Event::Gone { who, .. } => down(who, (at, i64::MAX)),
+            // What its grace did not end is left to its lease (K8).
+            Event::Told { who } => down(who, (at + GRACE.as_micros() as i64, i64::MAX)),
+            Event::Stall { since } => down(&line.by, (*since, at)),
+            Event::Call { call, sent, trouble } if trouble != SLOW_CALL => {
+                let failed = Failed { call: call.clone(), span: (*sent, at) };
+                self.failed.entry(line.by.clone()).or_default().push(failed);
             }
             _ => {}
         }
     }
 
-    /// Could this worker's leases end between these times?
-    pub fn of_leases(&self, who: &str, from: i64, to: i64) -> bool {
-        self.leases.iter().any(|window| window.meets(who, from, to))
+    /// When this process could do nothing: stopped, starved, past its grace, or gone.
+    pub fn down(&self, who: &str) -> &[Span] {
+        self.down.get(who).map_or(&[], Vec::as_slice)
+    }
+
+    /// When a handler blocked the runtime of all of its handlers.
+    pub fn blocked(&self, who: &str) -> &[Span] {
+        self.blocked.get(who).map_or(&[], Vec::as_slice)
+    }
+
+    /// Its calls without an answer.
+    pub fn failed(&self, who: &str) -> &[Failed] {
+        self.failed.get(who).map_or(&[], Vec::as_slice)
+    }
+
+    /// Its renewals that were answered, of whatever claims.
+    pub fn renewals(&self, who: &str) -> &[Span] {
+        self.renewals.get(who).map_or(&[], Vec::as_slice)
+    }
+
+    /// When the store's clock jumped: between these two readings. Every lease then held ends at once.
+    pub fn jumps(&self) -> &[Span] {
+        &self.jumps
     }
 
     /// Did this worker miss an answer between these times?
     pub fn of_calls(&self, who: &str, from: i64, to: i64) -> bool {
-        self.calls.iter().any(|window| window.meets(who, from, to))
+        self.failed(who).iter().any(|failed| meet(failed.span, (from, to)))
     }
 
     /// Was anybody disturbed between these times?
     pub fn of_anybody(&self, from: i64, to: i64) -> bool {
-        let mut all = self.leases.iter().chain(&self.calls);
-        // What is gone for good disturbs at its beginning.
-        all.any(|window| {
-            let to_end = if window.to == i64::MAX { window.from } else { window.to };
-            Window { who: None, from: window.from, to: to_end }.meets("", from, to)
-        })
+        // A process that is gone disturbs at its beginning; one that starves for a moment does not.
+        let least = STALL.as_micros() as i64;
+        let short = |(from, to): &Span| to.saturating_sub(*from) < least;
+        let instant = |(from, to): Span| (from, if to == i64::MAX { from } else { to });
+        let down = self.down.values().flatten().filter(|span| !short(span)).copied();
+        let failed = self.failed.values().flatten().map(|failed| failed.span);
+        let store = self.jumps.iter().chain(&self.held).copied();
+        let mut all = down.chain(failed).chain(store);
+        all.any(|span| meet(instant(span), (from, to)))
     }
+}
+
+/// Do they meet, as exactly as the two clocks are known?
+fn meet(one: Span, other: Span) -> bool {
+    one.0 <= other.1.saturating_add(SLACK) && other.0 <= one.1.saturating_add(SLACK)
+}
+
+/// How much of `of` is covered by these together.
+pub fn covered(spans: impl IntoIterator<Item = Span>, of: Span) -> i64 {
+    let clip = |(from, to): Span| (from.max(of.0), to.min(of.1));
+    let mut spans: Vec<Span> = spans.into_iter().map(clip).filter(|(a, b)| a < b).collect();
+    spans.sort_unstable();
+    let (mut sum, mut end) = (0, of.0);
+    for (from, to) in spans {
+        sum += (to - from.max(end)).max(0);
+        end = end.max(to);
+    }
+    sum
+}
+
+fn jumps(lines: &[Line]) -> Vec<Span> {
+    let reading = |line: &Line| match line.event {
+        Event::Ahead { millis } => Some((line.at, millis)),
+        _ => None,
+    };
+    let readings: Vec<_> = lines.iter().filter_map(reading).collect();
+    // The clock never goes back: a reading that is less than one before it is a late one.
+    let mut highest = i64::MIN;
+    let mut found = Vec::new();
+    for pair in readings.windows(2) {
+        highest = highest.max(pair[0].1);
+        if pair[1].1 - highest > JUMP {
+            found.push((pair[0].0, pair[1].0));
+        }
+    }
+    found
 }
 
 /// When a fault was over.

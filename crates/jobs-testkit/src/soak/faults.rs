@@ -1,7 +1,15 @@
 //! Carries out the schedule, on the worker processes and the store.
 
 use std::{
-    cell::RefCell, future::Future, path::PathBuf, pin::Pin, rc::Rc, sync::Arc, time::Duration,
+    cell::RefCell,
+    future::Future,
+    path::PathBuf,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -14,7 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::{
     Done, Soak, Trouble,
     ledger::{Event, Pen},
-    process::{Orders, Process},
+    process::{Orders, Process, was_killed},
     producer::{self, NOISY, SMALL},
     schedule::{Fault, Kind},
     verbs,
@@ -40,10 +48,21 @@ pub struct Disturber<'a> {
     /// Its seed.
     pub seed: u64,
     /// The coordinator's part of the ledger.
-    pub pen: Rc<Pen>,
+    pub pen: Arc<Pen>,
     /// The workers; `None` while one of them is disturbed.
     workers: RefCell<Vec<Option<Process>>>,
     started: RefCell<Vec<u32>>,
+    paused: RefCell<Vec<LaneRef>>,
+}
+
+/// Lanes to pause, and whole queues, from one of them on.
+fn lanes(first: usize) -> impl Iterator<Item = LaneRef> {
+    let tenants = [None, Some(NOISY), Some(SMALL[1]), Some(SMALL[2])];
+    let number = QUEUES.len() * tenants.len();
+    (first..first + number).map(move |at| LaneRef {
+        queue: QUEUES[at % QUEUES.len()].0.to_owned(),
+        tenant: tenants[at / QUEUES.len() % tenants.len()].map(str::to_owned),
+    })
 }
 
 impl<'a> Disturber<'a> {
@@ -55,10 +74,11 @@ impl<'a> Disturber<'a> {
         soak: &'a dyn Soak,
         store: Arc<dyn Admin>,
         (url, directory, seed): (String, PathBuf, u64),
-        pen: Rc<Pen>,
+        pen: Arc<Pen>,
     ) -> Done<Self> {
         let (workers, started) = (RefCell::default(), RefCell::new(vec![0; WORKERS]));
-        let this = Self { soak, store, url, directory, seed, pen, workers, started };
+        let paused = RefCell::default();
+        let this = Self { soak, store, url, directory, seed, pen, workers, started, paused };
         for worker in 0..WORKERS {
             let process = this.start_worker(worker, Trouble::default())?;
             this.workers.borrow_mut().push(Some(process));
@@ -116,9 +136,10 @@ impl<'a> Disturber<'a> {
                 self.workers.borrow_mut()[worker] = Some(process);
             }
             Kind::Pause => self.pause(number, fault).await,
-            Kind::Hold | Kind::Restart | Kind::Block | Kind::Verbs => {
+            Kind::Hold | Kind::Restart => self.to_store(number, fault).await?,
+            Kind::Block | Kind::Verbs => {
                 self.say(number, kind, None, false);
-                self.to_store(fault).await?;
+                self.to_jobs(fault).await?;
                 self.say(number, kind, None, true);
             }
         }
@@ -150,8 +171,10 @@ impl<'a> Disturber<'a> {
             Kind::Kill => {
                 process.kill();
                 let status = process.end(LEAVE).await;
-                let (who, status) = (process.label.clone(), format!("{status:?}"));
-                self.pen.write(Event::Gone { who, status, clean: true });
+                // One that was gone by itself was not killed, whenever that is noticed.
+                let clean = status.is_some_and(was_killed);
+                let (who, status) = (process.label.clone(), format!("{status:?} when killed"));
+                self.pen.write(Event::Gone { who, status, clean });
                 sleep(fault.length).await;
             }
             Kind::Cut => {
@@ -178,29 +201,41 @@ impl<'a> Disturber<'a> {
         self.pen.write(Event::Gone { who, status, clean });
     }
 
-    async fn to_store(&self, fault: &Fault) -> Done {
-        match fault.kind {
-            Kind::Hold => self.soak.hold(&self.url, fault.length).await,
-            Kind::Restart => self.soak.restart(&self.url).await,
-            Kind::Block => {
-                let jobs: Done<Vec<_>> =
-                    (0..WORKERS).map(|_| producer::job(SMALL[0], "blocks", "main")).collect();
-                producer::push(&*self.store, &self.pen, jobs?).await
-            }
-            _ => {
-                let mut random = fastrand::Rng::with_seed(fault.number.unsigned_abs());
-                verbs::some(&*self.store, &self.pen, &mut random, fault.length).await;
-                Ok(())
-            }
+    async fn to_store(&self, number: usize, fault: &Fault) -> Done {
+        // It counts from when it is in force, and not from when it was asked for.
+        let begun = AtomicBool::new(false);
+        let (pen, kind) = (&self.pen, fault.kind);
+        let begin = || {
+            begun.store(true, Ordering::Relaxed);
+            pen.write(Event::Fault { number, kind, who: None, over: false });
+        };
+        match kind {
+            Kind::Hold => self.soak.hold(&self.url, fault.length, &begin).await?,
+            _ => self.soak.restart(&self.url, &begin).await?,
         }
+        if begun.into_inner() {
+            self.say(number, kind, None, true);
+        }
+        Ok(())
     }
 
+    async fn to_jobs(&self, fault: &Fault) -> Done {
+        if fault.kind == Kind::Block {
+            let jobs: Done<Vec<_>> =
+                (0..WORKERS).map(|_| producer::job(SMALL[0], "blocks", "main")).collect();
+            return producer::push(&*self.store, &self.pen, jobs?).await;
+        }
+        let mut random = fastrand::Rng::with_seed(fault.number.unsigned_abs());
+        verbs::some(&*self.store, &self.pen, &mut random, fault.length).await;
+        Ok(())
+    }
+
+    /// Pauses a lane that is not paused already: the end of one pause would be that of the other.
     async fn pause(&self, number: usize, fault: &Fault) {
-        let (queue, _) = QUEUES[fault.target % QUEUES.len()];
-        let tenants = [None, Some(NOISY), Some(SMALL[1]), Some(SMALL[2])];
-        let tenant = tenants[usize::try_from(fault.number).unwrap_or(0) % tenants.len()];
-        let lane = LaneRef { queue: queue.to_owned(), tenant: tenant.map(str::to_owned) };
-        let who = Some(format!("{queue}/{}", tenant.unwrap_or("*")));
+        let free = |lane: &LaneRef| !self.paused.borrow().contains(lane);
+        let Some(lane) = lanes(fault.target).find(free) else { return };
+        self.paused.borrow_mut().push(lane.clone());
+        let who = Some(format!("{}/{}", lane.queue, lane.tenant.as_deref().unwrap_or("*")));
         let paused = self.tune(&lane, Pause::On).await;
         // Between these lines it is paused: said after the answer, and before it is lifted.
         if paused {
@@ -211,6 +246,7 @@ impl<'a> Disturber<'a> {
             self.say(number, fault.kind, who, true);
         }
         self.tune(&lane, Pause::Off).await;
+        self.paused.borrow_mut().retain(|other| *other != lane);
     }
 
     async fn tune(&self, lane: &LaneRef, pause: Pause) -> bool {

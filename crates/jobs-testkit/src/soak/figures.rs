@@ -1,36 +1,52 @@
 //! The figures of a run, as one line.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use jobs_core::State;
 use serde::Serialize;
 
 use super::{
-    check::{Evidence, fairness},
-    ledger::{Answer, Event, How},
-    schedule::{Fault, Kind},
+    check::{Evidence, fairness, meetings},
+    ledger::{Answer, Event, How, Told},
+    read::{Story, UNANSWERED},
+    schedule::Kind,
+    worker::STALL,
 };
 
 /// What happened, in numbers.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Figures {
     seed: u64,
     minutes: f64,
-    pushes: BTreeMap<String, u64>,
-    unanswered_pushes: u64,
-    runs: BTreeMap<String, u64>,
-    jobs: BTreeMap<State, u64>,
-    attempts: BTreeMap<String, u64>,
-    faults: BTreeMap<Kind, u64>,
-    verbs: BTreeMap<String, u64>,
-    lost_leases: u64,
-    told_lost: u64,
-    late_writes: u64,
+    /// By answer.
+    pub pushes: BTreeMap<String, u64>,
+    /// Pushes that had to be repeated.
+    pub unanswered_pushes: u64,
+    /// By how they ended.
+    pub runs: BTreeMap<String, u64>,
+    /// Pairs of runs of one job that met: after a loss, the earlier one still ran.
+    pub runs_that_met: u64,
+    /// By state.
+    pub jobs: BTreeMap<State, u64>,
+    /// By outcome.
+    pub attempts: BTreeMap<String, u64>,
+    /// That were in force.
+    pub faults: BTreeMap<Kind, u64>,
+    /// By answer.
+    pub verbs: BTreeMap<String, u64>,
+    /// Attempts on record as lost.
+    pub lost_leases: u64,
+    /// Claims of which the store told their holder that they are lost.
+    pub told_lost: u64,
+    /// Times that a lease outlived renewals that had no answer.
+    pub renewed_after_a_failure: u64,
+    /// Settlements under claims that are over, by answer.
+    pub late_writes: BTreeMap<String, u64>,
     slow_or_failed_calls: u64,
     stalls: u64,
+    clock_jumps: usize,
+    /// How often the store was asked about its soundness while the run went on.
+    pub looks: u64,
     probes: u64,
     probes_counted: u64,
     worst_fairness: u64,
@@ -40,40 +56,32 @@ pub struct Figures {
 
 impl Figures {
     /// Of a run.
-    pub fn new(evidence: &Evidence, seed: u64, violations: usize) -> Self {
+    pub fn new(evidence: &Evidence) -> Self {
         let fairness = fairness(evidence);
         let mut figures = Self {
-            seed,
             minutes: evidence.length.as_secs_f64() / 60.0,
-            pushes: BTreeMap::new(),
-            unanswered_pushes: 0,
-            runs: BTreeMap::new(),
-            jobs: BTreeMap::new(),
-            attempts: BTreeMap::new(),
-            faults: BTreeMap::new(),
-            verbs: BTreeMap::new(),
-            lost_leases: 0,
-            told_lost: 0,
-            late_writes: 0,
-            slow_or_failed_calls: 0,
-            stalls: 0,
+            clock_jumps: evidence.danger.jumps().len(),
             probes: fairness.probes,
             probes_counted: fairness.counted,
             worst_fairness: fairness.worst,
             fairness_bound: fairness.bound,
-            violations,
+            ..Self::default()
         };
         figures.count_stories(evidence);
         figures.count_lines(evidence);
         for kept in evidence.store.jobs.values() {
             *figures.jobs.entry(kept.state).or_default() += 1;
             for attempt in &kept.attempts {
-                let outcome = format!("{:?}", attempt.outcome).to_lowercase();
-                *figures.attempts.entry(outcome).or_default() += 1;
+                *figures.attempts.entry(attempt.outcome.to_string()).or_default() += 1;
             }
         }
         figures.lost_leases = figures.attempts.get("lost").copied().unwrap_or_default();
         figures
+    }
+
+    /// With what identifies the run, and what became of it.
+    pub fn of_run(self, seed: u64, violations: usize) -> Self {
+        Self { seed, violations, ..self }
     }
 
     fn count_stories(&mut self, evidence: &Evidence) {
@@ -99,9 +107,19 @@ impl Figures {
                 };
                 *self.runs.entry(how.to_owned()).or_default() += 1;
             }
+            self.runs_that_met += meetings(evidence, story).count() as u64;
+            self.renewed_after_a_failure += outlived_failures(evidence, story);
+            for (.., told) in &story.late {
+                let how = match told {
+                    Told::Applied(_) => "applied",
+                    Told::Already(_) => "already_applied",
+                    Told::Lost => "lost",
+                };
+                *self.late_writes.entry(how.to_owned()).or_default() += 1;
+            }
             for (_, verb, answer) in &story.verbs {
                 let told = answer.as_ref().map(|answer| format!("{verb} {answer}"));
-                let told = told.filter(|told| !told.contains("no answer"));
+                let told = told.filter(|told| !told.contains(UNANSWERED));
                 // The id of the job that holds a key is no figure.
                 let told = told.map(|told| told.split('(').next().unwrap_or_default().to_owned());
                 if let Some(told) = told {
@@ -119,35 +137,26 @@ impl Figures {
                     *self.faults.entry(*kind).or_default() += 1;
                 }
                 Event::Lost { .. } => self.told_lost += 1,
-                Event::Late { .. } => self.late_writes += 1,
                 Event::Call { .. } => self.slow_or_failed_calls += 1,
-                Event::Stall { .. } => self.stalls += 1,
+                Event::Stall { since } if line.at - since >= STALL.as_micros() as i64 => {
+                    self.stalls += 1;
+                }
+                Event::Looked { .. } => self.looks += 1,
                 _ => {}
             }
         }
     }
+}
 
-    /// What never occurred, in a run long enough for it to: the run proves nothing about that.
-    pub fn lacking(&self, scheduled: &[Fault], length: Duration) -> Vec<String> {
-        if length < Duration::from_secs(60) {
-            return Vec::new();
-        }
-        let kinds: BTreeSet<Kind> = scheduled.iter().map(|fault| fault.kind).collect();
-        let kinds = kinds.into_iter().filter(|kind| !self.faults.contains_key(kind));
-        let mut lacking: Vec<_> = kinds.map(|kind| format!("no {kind:?} happened")).collect();
-        let parked = self.jobs.get(&State::Parked).copied().unwrap_or_default();
-        let key_held = self.pushes.get("key_held").copied().unwrap_or_default();
-        for (number, what) in [
-            (self.lost_leases, "no lease was lost"),
-            (parked, "no job was parked"),
-            (key_held, "no key was held"),
-            (self.late_writes, "no late write was sent"),
-            (self.unanswered_pushes, "no push was left without an answer"),
-        ] {
-            if number == 0 {
-                lacking.push(what.to_owned());
-            }
-        }
-        lacking
-    }
+/// Between two renewals of one delivery that were answered, at least one was not.
+fn outlived_failures(evidence: &Evidence, story: &Story) -> u64 {
+    let pairs = story.renewals.windows(2).filter(|pair| {
+        let (one, next) = (&pair[0], &pair[1]);
+        let between = |sent: i64| one.sent < sent && sent < next.sent;
+        let mut failed = evidence.danger.failed(&one.by).iter();
+        one.by == next.by
+            && one.fence == next.fence
+            && failed.any(|failed| failed.call == "renew" && between(failed.span.0))
+    });
+    pairs.count() as u64
 }

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use jobs_core::{Outcome, Settled, Settlement};
+use jobs_core::{Claim, Outcome, Settlement};
 use tokio::{runtime::Builder, time::sleep};
 
 use super::{
@@ -39,9 +39,8 @@ pub fn start(soak: &dyn Soak, orders: &Orders, pen: Arc<Pen>, over: Over) -> Don
                 else {
                     continue;
                 };
-                let accepted = matches!(answer, Settled::Applied(_));
-                let (job, fence, answer) = (claim.job, claim.fence, format!("{answer:?}"));
-                pen.write(Event::Late { job, fence, answer, accepted });
+                let Claim { job, fence, .. } = claim;
+                pen.write(Event::Late { job, fence, told: answer.into() });
             }
         });
     };

@@ -8,7 +8,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use jobs_core::{Claim, JobId, JobRef, Key, State};
+use jobs_core::{Claim, JobId, JobRef, Key, OutcomeKind, Settled, State};
 use serde::{Deserialize, Serialize};
 
 use super::{Done, schedule::Kind};
@@ -49,15 +49,19 @@ pub enum Event {
     End { job: JobRef, fence: i64, how: How },
     /// The store said that this claim is lost.
     Lost { job: JobRef, fence: i64, call: String },
+    /// The store said that these claims are held, and renewed.
+    Renewed { sent: i64, claims: Vec<(JobRef, i64)> },
+    /// A settlement was sent by the claim's holder, and this was the answer; `None`: there was none.
+    Settled { job: JobRef, fence: i64, outcome: OutcomeKind, sent: i64, told: Option<Told> },
     /// A worker's call was slow, or had no answer.
     Call { call: String, sent: i64, trouble: String },
     /// The process did not run from then to now.
     Stall { since: i64 },
     /// A settlement of a claim that is over, sent late on purpose.
-    Late { job: JobRef, fence: i64, answer: String, accepted: bool },
+    Late { job: JobRef, fence: i64, told: Told },
     /// An operator's verb: asked, and with an answer, answered.
     Verb { verb: String, job: JobRef, answer: Option<String> },
-    /// A fault begins or ends.
+    /// A fault is in force, or over.
     Fault { number: usize, kind: Kind, who: Option<String>, over: bool },
     /// The store's clock less the machine's, in milliseconds.
     Ahead { millis: i64 },
@@ -65,6 +69,30 @@ pub enum Event {
     Probe { job: JobRef, waiting: u64 },
     /// Two live jobs hold one key, seen while the run goes on.
     TwoKeys { job: JobRef, other: JobRef, key: String },
+    /// The store was asked about its soundness while the run goes on, and this is wrong.
+    Looked { findings: Vec<String> },
+}
+
+/// What a settlement was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// Done as asked; the job's state then.
+    Applied(State),
+    /// It was settled before, so.
+    Already(OutcomeKind),
+    /// The claim is not held any more.
+    Lost,
+}
+
+impl From<Settled> for Told {
+    fn from(settled: Settled) -> Self {
+        match settled {
+            Settled::Applied(state) => Self::Applied(state),
+            Settled::AlreadyApplied(outcome) => Self::Already(outcome),
+            Settled::Lost => Self::Lost,
+        }
+    }
 }
 
 /// What a push was answered.

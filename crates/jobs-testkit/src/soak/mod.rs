@@ -12,13 +12,15 @@
 //! | how it is run | `worker.rs`, watched by `watched.rs` |
 //! | what is written down | `ledger.rs`, read by `read.rs` |
 //! | what must hold in the end | `check/`, a file for each promise |
-//! | what may excuse a lost lease | `danger.rs` |
+//! | what went wrong for whom, and what of it excuses a lost lease | `danger.rs`, `lease.rs` |
+//! | what a run must have been through to prove anything | `check/covered.rs` |
 
 mod check;
 mod danger;
 mod faults;
 mod figures;
 mod late;
+mod lease;
 mod ledger;
 mod left;
 mod probe;
@@ -65,18 +67,21 @@ pub trait Soak: Send + Sync + 'static {
     /// Which faults it has.
     fn faults(&self) -> Faults;
 
-    /// Makes the store slow for everybody for this long. An error says why it was not.
-    async fn hold(&self, _url: &str, _length: Duration) -> Result<(), String> {
+    /// Makes the store slow for everybody for this long, and calls `begun` once it is: the fault
+    /// is in force from then until this returns. Where it could not be made slow, `begun` is not
+    /// called. An error ends the run.
+    async fn hold(&self, _url: &str, _length: Duration, _begun: Begun<'_>) -> Result<(), String> {
         Ok(())
     }
 
-    /// Restarts its server. An error says why not.
-    async fn restart(&self, _url: &str) -> Result<(), String> {
+    /// Restarts its server, and calls `begun` before it takes that away. An error ends the run.
+    async fn restart(&self, _url: &str, _begun: Begun<'_>) -> Result<(), String> {
         Ok(())
     }
 
-    /// What only the store itself can say about its soundness, after the run: one sentence for
-    /// each thing that is wrong.
+    /// What only the store itself can say about its soundness: one sentence for each thing that is
+    /// wrong with what is stored, above all where its parts disagree. Asked all along, while others
+    /// write, so it looks at one moment; and in the end.
     async fn unsound(&self, _url: &str) -> Result<Vec<String>, String> {
         Ok(Vec::new())
     }
@@ -84,6 +89,9 @@ pub trait Soak: Send + Sync + 'static {
     /// May this file be in the run's directory at the end?
     fn leaves(&self, file: &str) -> bool;
 }
+
+/// Says that a fault is in force.
+pub type Begun<'a> = &'a (dyn Fn() + Sync);
 
 /// What goes wrong in one handle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use jobs_core::{
     Admin, JobRef, KeyScope, State,
     view::{JobRecord, JobView, List},
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{
-    Done,
+    Done, Soak,
     ledger::{Event, Pen, now},
     producer::{self, NOISY},
 };
@@ -18,16 +18,23 @@ use crate::kit::operator;
 
 /// Where the backlog is.
 pub const QUEUE: &str = "main";
+/// A reading of the clock takes less, in microseconds.
+const READING: i64 = 200_000;
 /// What newcomers push.
 pub const NAME: &str = "probe";
 
-/// Every two seconds a tenant that nobody knows pushes one job behind the backlog.
+/// Every two seconds a tenant that nobody knows pushes one job behind the backlog. The last push
+/// before `until` is answered and written down before this returns: dropped in the middle, it would
+/// be stored without a witness.
 ///
 /// # Errors
 /// The driver answers nothing.
-pub async fn newcomers(store: &dyn Admin, pen: &Pen) -> Done {
+pub async fn newcomers(store: &dyn Admin, pen: &Pen, until: Instant) -> Done {
     for number in 0.. {
         sleep(Duration::from_millis(1700)).await;
+        if Instant::now() >= until {
+            break;
+        }
         let Some(waiting) = producer::waiting(store, QUEUE, NOISY).await else { continue };
         let job = producer::job(&format!("n{number}"), NAME, QUEUE)?.priority(-100);
         pen.write(Event::Probe { job: job.job_ref(), waiting });
@@ -40,11 +47,26 @@ pub async fn newcomers(store: &dyn Admin, pen: &Pen) -> Done {
 pub async fn clock(store: &dyn Admin, pen: &Pen) {
     loop {
         let permit = operator().await;
-        if let Ok(check) = store.check(&permit).await {
-            let millis = check.now.as_millisecond() - now() / 1000;
+        let sent = now();
+        let check = store.check(&permit).await;
+        let answered = now();
+        // What takes long is no reading.
+        if let Some(check) = check.ok().filter(|_| answered - sent < READING) {
+            let millis = check.now.as_millisecond() - (sent + answered) / 2000;
             pen.write(Event::Ahead { millis });
         }
         sleep(Duration::from_millis(400)).await;
+    }
+}
+
+/// Asks the store about its soundness again and again, while there is a backlog to be wrong about.
+pub async fn soundness(soak: &dyn Soak, url: &str, pen: &Pen, every: Duration) {
+    loop {
+        sleep(every).await;
+        // One that restarts says nothing.
+        if let Ok(findings) = soak.unsound(url).await {
+            pen.write(Event::Looked { findings });
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::{
     fs::File,
     io::{Read, Write},
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -156,6 +157,11 @@ impl Drop for Process {
     }
 }
 
+/// Did it end because somebody killed it? One that crashed just before did not.
+pub fn was_killed(status: ExitStatus) -> bool {
+    status.signal() == Some(Signal::KILL.as_raw())
+}
+
 /// Ends this process when the one that started it is gone: a stopped one by the kernel, where it
 /// does that, and any other when its standard input ends. `word` is called for each byte there.
 ///
@@ -187,7 +193,31 @@ pub fn files(directory: &Path) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+
     use super::*;
+
+    fn child(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        let child = command.args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+        Process { label: "w0.1".into(), child, stdin: None }
+    }
+
+    #[tokio::test]
+    async fn a_crash_is_no_kill() {
+        for (script, clean) in [("exit 3", false), ("kill -ABRT $$", false), ("cat", true)] {
+            let mut process = child(script);
+            if !clean {
+                // Dead and not waited for, as in the moment before it is killed.
+                let pid = Pid::from_child(&process.child);
+                let dead = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+                waitid(WaitId::Pid(pid), dead).unwrap();
+            }
+            process.kill();
+            let status = process.end(Duration::from_secs(10)).await.unwrap();
+            assert_eq!(was_killed(status), clean, "{script}: {status}");
+        }
+    }
 
     #[test]
     fn orders_arrive() {

@@ -7,13 +7,16 @@ use std::{
     path::Path,
 };
 
-use jobs_core::{Claim, JobRef};
+use jobs_core::{Claim, JobRef, OutcomeKind};
 
 use super::{
     Done,
-    ledger::{Answer, EXTENSION, Event, How, Line},
+    ledger::{Answer, EXTENSION, Event, How, Line, Told},
     process::files,
 };
+
+/// How the answer of a verb begins that had none.
+pub const UNANSWERED: &str = "no answer";
 
 /// The whole ledger.
 #[derive(Debug, Default)]
@@ -22,6 +25,8 @@ pub struct Ledger {
     pub stories: BTreeMap<JobRef, Story>,
     /// What reserves took, by the time of their answers.
     pub takes: Vec<Take>,
+    /// Renewals that were answered, with whatever claims: by whom, sent, answered.
+    pub renewals: Vec<(String, i64, i64)>,
     /// Everything else, by time.
     pub lines: Vec<Line>,
     /// When processes were gone.
@@ -39,8 +44,16 @@ pub struct Story {
     pub runs: Vec<Run>,
     /// Its deliveries: in which take, and the fence.
     pub takes: Vec<(usize, i64)>,
+    /// Renewals that were answered held.
+    pub renewals: Vec<Renewal>,
+    /// Settlements by its holders, as they were answered or given up.
+    pub settlements: Vec<Sent>,
+    /// Late settlements: by whom, the fence, when they were answered and how.
+    pub late: Vec<(String, i64, i64, Told)>,
     /// Operators' verbs: when, which, and the answer if this line is one.
     pub verbs: Vec<(i64, String, Option<String>)>,
+    /// A job of this id was deleted before it was pushed.
+    pub reborn: bool,
 }
 
 /// An answered push.
@@ -61,12 +74,46 @@ pub struct Push {
 pub struct Run {
     /// By which process.
     pub by: String,
+    /// Of which name.
+    pub name: String,
     /// Under which fence.
     pub fence: i64,
+    /// Which attempt its handler was told that it is.
+    pub attempt: u32,
     /// When it started.
     pub start: i64,
     /// When and how it ended, if it was seen.
     pub end: Option<(i64, How)>,
+}
+
+/// A renewal that was answered held.
+#[derive(Clone, Debug)]
+pub struct Renewal {
+    /// By which process.
+    pub by: String,
+    /// Under which fence.
+    pub fence: i64,
+    /// When it was sent.
+    pub sent: i64,
+    /// When it was answered.
+    pub at: i64,
+}
+
+/// A settlement by the claim's holder.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// By which process.
+    pub by: String,
+    /// Under which fence.
+    pub fence: i64,
+    /// What was to be settled.
+    pub outcome: OutcomeKind,
+    /// When it was sent.
+    pub sent: i64,
+    /// When it was answered, or given up.
+    pub at: i64,
+    /// The answer.
+    pub told: Option<Told>,
 }
 
 /// An answered reserve that took something.
@@ -96,22 +143,71 @@ impl Story {
         self.pushes.iter().find(stores)
     }
 
-    /// Was this verb asked of it?
-    pub fn asked(&self, verb: &str) -> bool {
-        self.verbs.iter().any(|(_, asked, _)| asked == verb)
+    /// Was somebody told that this verb did this?
+    pub fn told(&self, verb: &str, did: &str) -> bool {
+        let does = |told: &str| told.trim_start_matches('[').starts_with(did);
+        let mut told = self.verbs.iter().filter(|(_, asked, _)| asked == verb);
+        told.any(|(.., answer)| answer.as_deref().is_some_and(does))
     }
 
-    /// Was somebody told before then that it is deleted?
+    /// May this verb have done it without anybody being told? An answer of another kind excuses
+    /// nothing.
+    pub fn unheard(&self, verb: &str) -> bool {
+        let all = || self.verbs.iter().filter(|(_, asked, _)| asked == verb);
+        let heard = |answer: &&str| !answer.starts_with(UNANSWERED);
+        let answers = all().filter_map(|(.., answer)| answer.as_deref());
+        let asked = all().filter(|(.., answer)| answer.is_none()).count();
+        asked > answers.filter(heard).count()
+    }
+
+    /// Did, or may, this verb have done this to it?
+    pub fn may(&self, verb: &str, did: &str) -> bool {
+        self.told(verb, did) || self.unheard(verb)
+    }
+
+    /// Was, or may it have been, deleted before then?
     fn deleted_before(&self, at: i64) -> bool {
-        let told = |answer: &Option<String>| answer.as_deref() == Some("[Deleted]");
+        let told = |answer: &Option<String>| match answer.as_deref() {
+            Some("[Deleted]") => true,
+            Some(other) => other.starts_with(UNANSWERED),
+            None => self.unheard("delete"),
+        };
         self.verbs
             .iter()
             .any(|(when, verb, answer)| *when <= at && verb == "delete" && told(answer))
     }
 
-    /// Was any verb asked of it before then?
-    pub fn touched_before(&self, at: i64) -> bool {
-        self.verbs.iter().any(|(asked, _, _)| *asked <= at)
+    /// What of it is of the time from then on.
+    fn since(self, at: i64, takes: &[Take]) -> Self {
+        let Self { pushes, mut unknown, mut runs, takes: mut own, .. } = self;
+        let (mut renewals, mut settlements) = (self.renewals, self.settlements);
+        let (mut late, mut verbs) = (self.late, self.verbs);
+        unknown.retain(|when| *when >= at);
+        runs.retain(|run| run.start >= at);
+        own.retain(|(take, _)| takes[*take].sent >= at);
+        let fences: Vec<i64> = own.iter().map(|(_, fence)| *fence).collect();
+        renewals.retain(|renewal| renewal.sent >= at && fences.contains(&renewal.fence));
+        settlements.retain(|sent| sent.sent >= at && fences.contains(&sent.fence));
+        late.retain(|(_, fence, when, _)| *when >= at && fences.contains(fence));
+        verbs.retain(|(when, ..)| *when >= at);
+        drop(pushes);
+        Self {
+            pushes: Vec::new(),
+            unknown,
+            runs,
+            takes: own,
+            renewals,
+            settlements,
+            late,
+            verbs,
+            reborn: true,
+        }
+    }
+
+    /// When and by whom this delivery was taken.
+    pub fn take<'l>(&self, takes: &'l [Take], by: &str, fence: i64) -> Option<&'l Take> {
+        let of = self.takes.iter().filter(|(_, of)| *of == fence);
+        of.map(|(take, _)| &takes[*take]).find(|take| take.by == by)
     }
 }
 
@@ -165,14 +261,36 @@ impl Ledger {
                 let story = self.story(&job);
                 // Deleted and pushed again, it is another job under the same id: its fences start
                 // over, and what was asked of the first does not bind it.
-                if answer == Answer::Stored && story.deleted_before(sent) {
-                    *story = Story::default();
+                let again = match answer {
+                    Answer::Stored => true,
+                    Answer::Duplicate(_) => story.unknown.iter().any(|unknown| *unknown >= sent),
+                    _ => false,
+                };
+                if again && story.deleted_before(sent) {
+                    let first = std::mem::take(story);
+                    let since = first.since(sent, &self.takes);
+                    *self.story(&job) = since;
                 }
-                story.pushes.push(Push { sent, at, queue, answer });
+                self.story(&job).pushes.push(Push { sent, at, queue, answer });
             }
             Event::Unknown { job, .. } => self.story(&job).unknown.push(at),
-            Event::Start { job, fence, .. } => {
-                self.story(&job).runs.push(Run { by, fence, start: at, end: None });
+            Event::Start { job, name, attempt, fence } => {
+                let run = Run { by, name, fence, attempt, start: at, end: None };
+                self.story(&job).runs.push(run);
+            }
+            Event::Renewed { sent, claims } => {
+                for (job, fence) in claims {
+                    let by = by.clone();
+                    self.story(&job).renewals.push(Renewal { by, fence, sent, at });
+                }
+                self.renewals.push((by, sent, at));
+            }
+            Event::Settled { job, fence, outcome, sent, told } => {
+                let sent = Sent { by, fence, outcome, sent, at, told };
+                self.story(&job).settlements.push(sent);
+            }
+            Event::Late { job, fence, told } => {
+                self.story(&job).late.push((by, fence, at, told));
             }
             Event::End { job, fence, how } => {
                 let runs = self.story(&job).runs.iter_mut();

@@ -2,8 +2,10 @@
 //! ledger against the store.
 
 use std::{
+    fs::DirBuilder,
+    io::ErrorKind,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -14,7 +16,9 @@ use tokio::{
     select,
     signal::unix::{Signal, SignalKind, signal},
     time::{Instant, sleep_until},
+    try_join,
 };
+use uuid::Uuid;
 
 use super::{
     Done, Soak, Trouble,
@@ -36,6 +40,8 @@ use super::{
 const DRAIN: Duration = Duration::from_secs(120);
 /// When every lost lease was swept, and its worker counts it no more.
 const FOUND: Duration = Duration::from_secs(13);
+/// How often the store is asked about its soundness while the run goes on.
+const LOOKS: u32 = 20;
 /// Violations that are shown in full.
 const SHOWN: usize = 10;
 /// Lines of the ledger shown for each.
@@ -94,8 +100,7 @@ impl Wanted {
 /// # Errors
 /// What is out of place, or why it could not be run.
 pub fn run(soak: &dyn Soak, wanted: &Wanted) -> Done {
-    let directory = std::env::temp_dir().join(format!("jobs-soak-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    let directory = fresh(&std::env::temp_dir())?;
     let (seed, seconds) = (wanted.seed, wanted.length.as_secs());
     println!("soak of {}, {seconds} s, seed {seed}, in {}", soak.name(), directory.display());
     let faults = schedule(seed, wanted.length, soak.faults());
@@ -128,6 +133,19 @@ pub fn run(soak: &dyn Soak, wanted: &Wanted) -> Done {
     Err(format!("{number} out of place, seed {seed}; the ledger is kept in {kept}"))
 }
 
+/// A directory of the run's own that was not there before: an earlier ledger would be taken for
+/// this one's.
+fn fresh(parent: &Path) -> Done<PathBuf> {
+    loop {
+        let path = parent.join(format!("jobs-soak-{}", Uuid::new_v4().simple()));
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        }
+    }
+}
+
 fn signals() -> Done<[Signal; 2]> {
     let listen = |kind| signal(kind).map_err(|error| error.to_string());
     Ok([listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?])
@@ -148,7 +166,7 @@ async fn disturb(
     wanted: &Wanted,
     faults: &[Fault],
 ) -> Done {
-    let pen = Rc::new(Pen::open(directory, "coordinator")?);
+    let pen = Arc::new(Pen::open(directory, "coordinator")?);
     let store = soak.open(url, Trouble::default()).await.map_err(|error| error.to_string())?;
     let place = (url.to_owned(), PathBuf::from(directory), wanted.seed);
     let disturber = Disturber::start(soak, store.clone(), place, pen.clone())?;
@@ -160,15 +178,19 @@ async fn disturb(
     let mut producers = vec![producer(&format!("{NOISY}.1"))?, producer("small.1")?];
     let begun = Instant::now();
     {
+        let until = begun + wanted.length;
         let faults = async {
             disturber.disturb(faults, begun).await?;
-            sleep_until(begun + wanted.length).await;
+            sleep_until(until).await;
             Done::Ok(())
         };
+        // What pushes comes to its own end.
+        let active = async { try_join!(faults, probe::newcomers(&*store, &pen, until)) };
+        let look = (wanted.length / LOOKS).max(Duration::from_secs(1));
         select! {
-            done = faults => done?,
+            done = active => drop(done?),
             done = disturber.look_after_workers() => done?,
-            done = probe::newcomers(&*store, &pen) => done?,
+            () = probe::soundness(soak, url, &pen, look) => {}
             () = probe::clock(&*store, &pen) => {}
             () = probe::keys(&*store, &pen) => {}
         }
@@ -218,12 +240,11 @@ async fn judge(
     drop(handle);
     store.findings.extend(soak.unsound(url).await?);
     let danger = Danger::new(&ledger);
-    let evidence = Evidence { ledger, store, danger, length: wanted.length };
+    let scheduled = faults.iter().map(|fault| fault.kind).collect();
+    let evidence =
+        Evidence { ledger, store, danger, length: wanted.length, has: soak.faults(), scheduled };
     let violations = check::all(&evidence);
-    let figures = Figures::new(&evidence, wanted.seed, violations.len());
-    for lacking in figures.lacking(faults, wanted.length) {
-        println!("not proven: {lacking}");
-    }
+    let figures = Figures::new(&evidence).of_run(wanted.seed, violations.len());
     println!("{}", serde_json::to_string(&figures).map_err(|error| error.to_string())?);
     Ok(violations)
 }
@@ -235,5 +256,19 @@ fn show(directory: &Path, violations: &[Violation]) {
             let lines = check::lines_about(directory, &job.id.to_string());
             lines.iter().take(LINES).for_each(|line| println!("    {line}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_run_has_a_directory_of_its_own() {
+        let parent = fresh(&std::env::temp_dir()).unwrap();
+        let [one, other] = [(), ()].map(|()| fresh(&parent).unwrap());
+        assert!(one != other && one.is_dir() && other.is_dir());
+        std::fs::remove_dir_all(&parent).unwrap();
+        assert!(fresh(&parent).unwrap_err().contains("jobs-soak-"), "its parent is gone");
     }
 }

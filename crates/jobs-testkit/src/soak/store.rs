@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jobs_core::{
     Admin, JobRef, Key, State, Timestamp,
+    retry::DEFAULT_MAX_ATTEMPTS,
     view::{Attempt, Count, JobRecord, Lanes, List},
 };
 use tokio::time::{Instant, sleep};
@@ -42,6 +43,8 @@ pub struct Kept {
     pub pushed_at: Timestamp,
     /// When it left for history.
     pub finished_at: Option<Timestamp>,
+    /// How many attempts it may have.
+    pub max_attempts: u32,
     /// Its attempts on record.
     pub attempts: Vec<Attempt>,
     /// Deliveries given back.
@@ -56,6 +59,7 @@ impl From<JobRecord> for Kept {
         Self {
             state: view.state,
             key: view.job.key,
+            max_attempts: view.job.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS),
             pushed_at: view.pushed_at,
             finished_at: view.finished_at,
             attempts: record.attempts,

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use super::{
     ledger::{Event, Pen},
     probe::NAME,
+    read::UNANSWERED,
 };
 use crate::kit::operator;
 
@@ -46,7 +47,7 @@ async fn one(store: &dyn Admin, pen: &Pen, random: &mut Rng, state: State, job: 
     let line = |answer| Event::Verb { verb: verb.to_owned(), job: job.clone(), answer };
     pen.write(line(None));
     let answer = ask(store, verb, &job).await;
-    pen.write(line(Some(answer.unwrap_or_else(|error| format!("no answer: {error}")))));
+    pen.write(line(Some(answer.unwrap_or_else(|error| format!("{UNANSWERED}: {error}")))));
 }
 
 async fn ask(store: &dyn Admin, verb: &str, job: &JobRef) -> Result<String> {

@@ -7,15 +7,17 @@ use std::{
 };
 
 use jobs_core::{
-    AuthorizedJob, Claim, Error, OutcomeKind, Queue, Result, Settled, Settlement, async_trait,
+    AuthorizedJob, Claim, OutcomeKind, Queue, Result, Settled, Settlement, async_trait,
     queue::{Lease, Pushed, Renewed, Reserve, Reserved, Swept, Worker},
     wake::Watch,
 };
 
-use super::ledger::{Event, Pen, now};
+use super::ledger::{Event, Pen, Told, now};
 
-/// A call that takes longer may be why a lease ends, in microseconds.
+/// A call that takes longer is written down, in microseconds.
 const SLOW: i64 = 300_000;
+/// The trouble of a call that was slow and had an answer.
+pub const SLOW_CALL: &str = "slow";
 /// Claims kept for late writes.
 const KEPT: usize = 500;
 
@@ -52,45 +54,52 @@ pub struct Watched {
     pub over: Over,
 }
 
-/// One call under way. Dropped without an answer, it is written down as such.
+/// One call under way. Without an answer, it is written down as such, with what it was to settle.
 struct Call<'a> {
     pen: &'a Pen,
     name: &'static str,
+    settlements: &'a [Settlement],
     sent: i64,
     open: bool,
 }
 
 impl<'a> Call<'a> {
-    fn new(pen: &'a Pen, name: &'static str) -> Self {
-        Self { pen, name, sent: now(), open: true }
+    fn new(pen: &'a Pen, name: &'static str, settlements: &'a [Settlement]) -> Self {
+        Self { pen, name, settlements, sent: now(), open: true }
     }
 
     fn answered<T>(mut self, answer: &Result<T>) -> i64 {
         self.open = false;
         match answer {
-            Err(error) => self.say(failed(error)),
-            Ok(_) if now() - self.sent > SLOW => self.say("slow".to_owned()),
+            Err(error) => self.failed(error.to_string()),
+            Ok(_) if now() - self.sent > SLOW => self.pen.write(self.trouble(SLOW_CALL.to_owned())),
             Ok(_) => {}
         }
         self.sent
     }
 
-    fn say(&self, trouble: String) {
-        let call = self.name.to_owned();
-        self.pen.write(Event::Call { call, sent: self.sent, trouble });
+    fn trouble(&self, trouble: String) -> Event {
+        Event::Call { call: self.name.to_owned(), sent: self.sent, trouble }
+    }
+
+    fn failed(&self, trouble: String) {
+        let unsettled =
+            self.settlements.iter().map(|settlement| settled(settlement, self.sent, None));
+        self.pen.write_all([self.trouble(trouble)].into_iter().chain(unsettled));
     }
 }
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         if self.open {
-            self.say("dropped".to_owned());
+            self.failed("dropped".to_owned());
         }
     }
 }
 
-fn failed(error: &Error) -> String {
-    error.to_string()
+fn settled(settlement: &Settlement, sent: i64, told: Option<Told>) -> Event {
+    let Claim { job, fence, .. } = settlement.claim.clone();
+    Event::Settled { job, fence, outcome: settlement.outcome.kind(), sent, told }
 }
 
 impl Watched {
@@ -102,8 +111,10 @@ impl Watched {
         }
     }
 
-    fn settled(&self, settlements: &[Settlement], answers: &[Settled]) {
-        for (settlement, answer) in settlements.iter().zip(answers) {
+    fn settled(&self, settlements: &[Settlement], sent: i64, answers: &[Settled]) {
+        let both = || settlements.iter().zip(answers);
+        self.pen.write_all(both().map(|(asked, told)| settled(asked, sent, Some((*told).into()))));
+        for (settlement, answer) in both() {
             // What is delivered again has a next holder to harm; what is done has none.
             if settlement.outcome.kind() != OutcomeKind::Done || fastrand::u8(0..10) == 0 {
                 self.over.add(&settlement.claim);
@@ -127,7 +138,7 @@ impl Queue for Watched {
     }
 
     async fn reserve(&self, request: &Reserve) -> Result<Reserved> {
-        let call = Call::new(&self.pen, "reserve");
+        let call = Call::new(&self.pen, "reserve", &[]);
         let answer = self.store.reserve(request).await;
         let sent = call.answered(&answer);
         let reserved = answer?;
@@ -136,11 +147,15 @@ impl Queue for Watched {
     }
 
     async fn renew(&self, lease: Lease, claims: &[Claim]) -> Result<Vec<Renewed>> {
-        let call = Call::new(&self.pen, "renew");
+        let call = Call::new(&self.pen, "renew", &[]);
         let answer = self.store.renew(lease, claims).await;
-        call.answered(&answer);
+        let sent = call.answered(&answer);
         let renewed = answer?;
-        for (claim, _) in claims.iter().zip(&renewed).filter(|(_, told)| **told == Renewed::Lost) {
+        let told = || claims.iter().zip(&renewed);
+        let held = told().filter(|(_, told)| **told != Renewed::Lost);
+        let held = held.map(|(claim, _)| (claim.job.clone(), claim.fence)).collect();
+        self.pen.write(Event::Renewed { sent, claims: held });
+        for (claim, _) in told().filter(|(_, told)| **told == Renewed::Lost) {
             self.over.add(claim);
             self.lost("renew", claim);
         }
@@ -148,11 +163,11 @@ impl Queue for Watched {
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
-        let call = Call::new(&self.pen, "settle");
+        let call = Call::new(&self.pen, "settle", settlements);
         let answer = self.store.settle(settlements).await;
-        call.answered(&answer);
+        let sent = call.answered(&answer);
         let answers = answer?;
-        self.settled(settlements, &answers);
+        self.settled(settlements, sent, &answers);
         Ok(answers)
     }
 
@@ -161,11 +176,11 @@ impl Queue for Watched {
         settlements: &[Settlement],
         request: &Reserve,
     ) -> Result<(Vec<Settled>, Reserved)> {
-        let call = Call::new(&self.pen, "settle_and_reserve");
+        let call = Call::new(&self.pen, "settle_and_reserve", settlements);
         let answer = self.store.settle_and_reserve(settlements, request).await;
         let sent = call.answered(&answer);
         let (answers, reserved) = answer?;
-        self.settled(settlements, &answers);
+        self.settled(settlements, sent, &answers);
         self.taken(request.queue(), sent, &reserved);
         Ok((answers, reserved))
     }

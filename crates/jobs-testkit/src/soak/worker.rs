@@ -21,8 +21,12 @@ const SLOTS: usize = 4;
 const FLAKES: u32 = 2;
 /// Fences of a snoozing job that snooze.
 const SNOOZES: i64 = 2;
-/// Did the process not run for this long, it says so.
-const STALL: Duration = Duration::from_millis(300);
+/// How long handlers may go on when it is told to end.
+pub const GRACE: Duration = Duration::from_secs(8);
+/// A process that does not run for this long disturbs the others' measurements.
+pub const STALL: Duration = Duration::from_millis(300);
+/// Did it not run for this long, it says so: a lease that is lost is accounted for by less.
+const NOTED: Duration = Duration::from_millis(60);
 
 /// What handlers there are.
 pub const NAMES: [&str; 9] =
@@ -57,7 +61,7 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
 
 fn register(worker: Worker, pen: &Arc<Pen>) -> Done<Worker> {
     let lease = Lease::new(LEASE).map_err(|error| error.to_string())?;
-    let worker = worker.lease(lease).concurrency(SLOTS).grace(Duration::from_secs(8));
+    let worker = worker.lease(lease).concurrency(SLOTS).grace(GRACE);
     let worker = worker.backoff(|attempt| Duration::from_millis(150) * attempt.min(10));
     let worker =
         QUEUES.iter().fold(worker, |worker, (queue, weight)| worker.queue(*queue, *weight));
@@ -121,8 +125,8 @@ async fn handler(name: &str, context: &Context) -> (How, Result<(), Failure>) {
 /// Writes down when the whole process did not run: stopped, or starved by the machine.
 fn watch_the_clock(pen: Arc<Pen>) -> Done {
     let watch = move || {
-        let step = Duration::from_millis(50);
-        let most = i64::try_from((step + STALL).as_micros()).unwrap_or(i64::MAX);
+        let step = Duration::from_millis(20);
+        let most = i64::try_from((step + NOTED).as_micros()).unwrap_or(i64::MAX);
         loop {
             let since = now();
             thread::sleep(step);

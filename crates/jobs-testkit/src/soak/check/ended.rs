@@ -34,10 +34,15 @@ fn presence(story: &Story, kept: Option<&Kept>) -> Option<String> {
     {
         return Some(format!("a fresh id was answered as a duplicate, {state}"));
     }
-    // An operator who deletes races with whoever pushes again, so only the plain cases are judged.
-    let deleted = story.asked("delete");
+    let stored = story.pushes.iter().filter(|push| push.answer == Answer::Stored).count();
+    if stored > 1 && !story.unheard("delete") {
+        return Some(format!("one id was stored {stored} times, and nobody deleted it"));
+    }
     match (story.stored(), kept) {
-        (Some(_), None) if !deleted => Some("it was acknowledged, and it is gone".to_owned()),
+        // Asked is not answered: an operator may have been told that it runs.
+        (Some(_), None) if !story.may("delete", "Deleted") => {
+            Some("it was acknowledged, and it is gone".to_owned())
+        }
         (None, Some(_)) if story.unknown.is_empty() => {
             Some("it is stored, and no push of it was acknowledged".to_owned())
         }
@@ -58,8 +63,8 @@ fn presence(story: &Story, kept: Option<&Kept>) -> Option<String> {
 fn ending(story: &Story, kept: &Kept) -> Option<String> {
     let done = kept.attempts.iter().filter(|attempt| attempt.outcome == OutcomeKind::Done).count();
     let last = kept.attempts.last().map(|attempt| attempt.outcome);
-    let cancelled = story.asked("cancel");
-    let (cancels, retried) = (told(story, "cancel", "[Cancelled]"), story.asked("retry"));
+    let cancelled = story.may("cancel", "Cancelled") || story.told("cancel", "Requested");
+    let (cancels, retried) = (story.told("cancel", "Cancelled"), story.may("retry", "Retried"));
     match kept.state {
         State::Done if done != 1 => Some(format!("it is done, by {done} attempts on record")),
         State::Done if cancels && !retried => Some("it is done, after it was cancelled".to_owned()),
@@ -74,8 +79,4 @@ fn ending(story: &Story, kept: &Kept) -> Option<String> {
         State::Cancelled => Some("it is cancelled, and nobody asked for that".to_owned()),
         state => Some(format!("it has not ended: it is {state}")),
     }
-}
-
-fn told(story: &Story, verb: &str, answer: &str) -> bool {
-    story.verbs.iter().any(|(_, asked, told)| asked == verb && told.as_deref() == Some(answer))
 }

@@ -6,6 +6,7 @@ use jobs_core::{JobRef, OutcomeKind, queue::KEPT_ATTEMPTS, view::Attempt};
 
 use super::{Evidence, Violation};
 use crate::soak::{
+    lease::outlived,
     read::{Run, Story},
     store::Kept,
 };
@@ -19,14 +20,14 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         kept.attempts.windows(2).filter_map(on_record).for_each(|what| say(job, what));
     }
     for (job, story) in &evidence.ledger.stories {
-        // Pushed again after it was deleted, its fences are counted again.
-        if story.asked("delete") {
+        // Perhaps deleted and pushed again, it may have its fences twice.
+        if story.unheard("delete") {
             continue;
         }
         delivered(evidence, story).into_iter().for_each(|what| say(job, what));
-        if let Some(kept) = evidence.store.jobs.get(job) {
-            ran(evidence, story, kept).into_iter().for_each(|what| say(job, what));
-        }
+        ran(evidence, story, evidence.store.jobs.get(job))
+            .into_iter()
+            .for_each(|what| say(job, what));
     }
     found
 }
@@ -54,34 +55,46 @@ fn delivered(evidence: &Evidence, story: &Story) -> Vec<String> {
     found
 }
 
-/// Two runs meet only where the earlier one had lost its lease by then.
-fn ran(evidence: &Evidence, story: &Story, kept: &Kept) -> Vec<String> {
+/// Runs that meet: an earlier delivery's and a later one's.
+pub fn meetings<'e>(
+    evidence: &'e Evidence,
+    story: &'e Story,
+) -> impl Iterator<Item = (&'e Run, &'e Run)> {
+    let over = |run| evidence.ledger.over(run);
+    let pairs = story.runs.iter().enumerate();
+    let pairs = pairs.flat_map(|(at, one)| story.runs[at + 1..].iter().map(move |two| (one, two)));
+    let ordered =
+        pairs.map(|(one, two)| if one.fence < two.fence { (one, two) } else { (two, one) });
+    ordered.filter(move |(early, late)| {
+        early.fence != late.fence && late.start < over(early) && early.start < over(late)
+    })
+}
+
+/// Two runs meet only where the earlier one had lost its lease by then, and only until its worker
+/// could know (K3).
+fn ran(evidence: &Evidence, story: &Story, kept: Option<&Kept>) -> Vec<String> {
     let mut found = Vec::new();
     for (at, one) in story.runs.iter().enumerate() {
-        for other in &story.runs[at + 1..] {
-            if one.fence == other.fence {
-                let (one, other) = (&one.by, &other.by);
-                found.push(format!("one delivery was run twice, by {one} and {other}"));
-                continue;
-            }
-            let (early, late) = if one.fence < other.fence { (one, other) } else { (other, one) };
-            let meet = late.start < evidence.ledger.over(early)
-                && early.start < evidence.ledger.over(late);
-            if meet && !may_meet(evidence, story, kept, early, late) {
-                found.push(format!(
-                    "two handlers ran at once, and neither lost its lease: {early:?}, {late:?}"
-                ));
-            }
+        if let Some(other) = story.runs[at + 1..].iter().find(|other| other.fence == one.fence) {
+            let (one, other) = (&one.by, &other.by);
+            found.push(format!("one delivery was run twice, by {one} and {other}"));
+        }
+        if let Some(beyond) = outlived(&evidence.ledger, &evidence.danger, story, one) {
+            let beyond = beyond / 1000;
+            found.push(format!("its handler outlived its lease's trust by {beyond} ms: {one:?}"));
+        }
+    }
+    // What is not there any more has no record to ask.
+    let Some(kept) = kept else { return found };
+    for (early, late) in meetings(evidence, story) {
+        let lost = |attempt: &Attempt| {
+            attempt.fence == early.fence && attempt.outcome == OutcomeKind::Lost
+        };
+        if !kept.attempts.iter().any(lost) && kept.attempts.len() < KEPT_ATTEMPTS {
+            found.push(format!(
+                "two handlers ran at once, and neither lost its lease: {early:?}, {late:?}"
+            ));
         }
     }
     found
-}
-
-fn may_meet(evidence: &Evidence, story: &Story, kept: &Kept, early: &Run, late: &Run) -> bool {
-    let lost =
-        |attempt: &Attempt| attempt.fence == early.fence && attempt.outcome == OutcomeKind::Lost;
-    // An operator cancels what runs past its lease.
-    let taken = story.touched_before(late.start)
-        && evidence.danger.of_leases(&early.by, early.start, late.start);
-    kept.attempts.iter().any(lost) || taken || kept.attempts.len() >= KEPT_ATTEMPTS
 }

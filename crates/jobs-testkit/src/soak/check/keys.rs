@@ -47,7 +47,9 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
 fn both(evidence: &Evidence, one: &Keyed<'_>, other: &Keyed<'_>) -> bool {
     let ((_, kept, story), (_, later, later_story)) = (one, other);
     // An operator frees keys, and gives them back; what is live in the end holds it in any case.
-    let freed = story.asked("cancel") || story.asked("delete");
+    let freed = story.may("cancel", "Cancelled")
+        || story.told("cancel", "Requested")
+        || story.may("delete", "Deleted");
     match kept.key.as_ref().map(|key| key.scope) {
         Some(KeyScope::UntilFinished) => {
             let end = kept.finished_at;

@@ -1,5 +1,6 @@
 //! What must hold of the ledger and the store together; a file for each promise.
 
+mod covered;
 mod ended;
 mod fair;
 mod holders;
@@ -7,17 +8,23 @@ mod keys;
 mod lost;
 mod paused;
 mod reach;
+mod settled;
+mod spent;
 mod stale;
 #[cfg(test)]
 mod tests;
 
 pub use fair::fairness;
+pub use holders::meetings;
 
-use std::{fmt, path::Path, time::Duration};
+use std::{collections::BTreeSet, fmt, path::Path, time::Duration};
 
 use jobs_core::JobRef;
 
-use super::{danger::Danger, ledger::EXTENSION, process::files, read::Ledger, store::Store};
+use super::{
+    Faults, danger::Danger, ledger::EXTENSION, process::files, read::Ledger, schedule::Kind,
+    store::Store,
+};
 
 /// What the checks look at.
 #[derive(Debug)]
@@ -30,6 +37,10 @@ pub struct Evidence {
     pub danger: Danger,
     /// How long the faults went on.
     pub length: Duration,
+    /// Which faults the store has.
+    pub has: Faults,
+    /// Which kinds of faults were to happen.
+    pub scheduled: BTreeSet<Kind>,
 }
 
 /// Something out of place.
@@ -60,15 +71,18 @@ impl fmt::Display for Violation {
 }
 
 /// Every check.
-const CHECKS: [fn(&Evidence) -> Vec<Violation>; 8] = [
+const CHECKS: [fn(&Evidence) -> Vec<Violation>; 11] = [
     ended::check,
+    spent::check,
     holders::check,
     stale::check,
+    settled::check,
     lost::check,
     keys::check,
     fair::check,
     paused::check,
     reach::check,
+    covered::check,
 ];
 
 /// All that is out of place.

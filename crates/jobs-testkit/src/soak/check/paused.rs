@@ -1,7 +1,11 @@
 //! Nothing is delivered from a paused lane (R8).
 
 use super::{Evidence, Violation};
-use crate::soak::{danger::end_of, ledger::Event, read::Take, schedule::Kind};
+use crate::soak::{
+    ledger::{Event, Line},
+    read::Take,
+    schedule::Kind,
+};
 
 const PROMISE: &str = "a paused lane delivers nothing";
 /// How long a reserve may not see another handle's write (R6), and as much again for the machine.
@@ -12,12 +16,12 @@ const REPEATS: i64 = 10_000_000;
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let (mut found, lines) = (Vec::new(), &evidence.ledger.lines);
     for line in lines {
-        let Event::Fault { number, kind: Kind::Pause, who: Some(lane), over: false } = &line.event
+        let Event::Fault { kind: Kind::Pause, who: Some(lane), over: false, .. } = &line.event
         else {
             continue;
         };
         let Some((queue, tenant)) = lane.split_once('/') else { continue };
-        let Some(end) = end_of(lines, *number) else { continue };
+        let Some(end) = resumed(lines, lane, line.at) else { continue };
         let inside = |take: &&Take| {
             let sent = take.sent > line.at + UNSEEN && take.at < end && take.queue == queue;
             sent && !evidence.danger.of_calls(&take.by, take.sent - REPEATS, take.at)
@@ -31,4 +35,15 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// When this lane was resumed after that: whoever resumes it ends every pause of it.
+fn resumed(lines: &[Line], lane: &str, paused: i64) -> Option<i64> {
+    let resumes = |line: &&Line| match &line.event {
+        Event::Fault { kind: Kind::Pause, who: Some(who), over: true, .. } => {
+            who == lane && line.at >= paused
+        }
+        _ => false,
+    };
+    lines.iter().find(resumes).map(|line| line.at)
 }

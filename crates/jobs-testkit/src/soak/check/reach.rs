@@ -15,8 +15,15 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let findings = store.findings.iter().filter(|finding| !(fast && finding.contains("clock")));
     findings.for_each(|finding| say("the store is sound", finding));
     for line in &evidence.ledger.lines {
-        if let Event::Gone { who, status, clean: false } = &line.event {
-            say("a process ends as it is told", &format!("{who}: {status}"));
+        match &line.event {
+            Event::Gone { who, status, clean: false } => {
+                say("a process ends as it is told", &format!("{who}: {status}"));
+            }
+            Event::Looked { findings } => {
+                let seen = |finding: &String| format!("{finding}, seen while the run went on");
+                findings.iter().for_each(|finding| say("the store is sound", &seen(finding)));
+            }
+            _ => {}
         }
     }
     let lost = store.unreachable.iter();

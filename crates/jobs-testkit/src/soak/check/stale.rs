@@ -5,8 +5,8 @@ use jobs_core::{JobRef, OutcomeKind, view::Attempt};
 
 use super::{Evidence, Violation};
 use crate::soak::{
-    ledger::{Event, How},
-    read::{Run, Story},
+    ledger::{How, Told},
+    read::{Run, Sent, Story},
     store::label,
 };
 
@@ -16,17 +16,36 @@ const SLACK: i64 = 1_000_000;
 
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Vec::new();
-    for line in &evidence.ledger.lines {
-        if let Event::Late { job, fence, answer, accepted: true } = &line.event {
-            let what = format!("{} wrote under fence {fence}, long over: {answer}", line.by);
-            found.push(Violation::new(PROMISE, Some(job), what));
-        }
+    for (job, story) in &evidence.ledger.stories {
+        found.extend(accepted(evidence, story).into_iter().map(|what| violation(job, what)));
     }
     for (job, kept) in &evidence.store.jobs {
         let Some(story) = evidence.ledger.stories.get(job) else { continue };
         let wrong = kept.attempts.iter().filter_map(|attempt| one(evidence, story, attempt));
         found.extend(wrong.map(|what| violation(job, what)));
     }
+    found
+}
+
+/// Under a claim that was over, or when another holder had been told that it has the job.
+fn accepted(evidence: &Evidence, story: &Story) -> Vec<String> {
+    let late = story.late.iter().filter(|(.., told)| matches!(told, Told::Applied(_)));
+    let late = late.map(|(by, fence, ..)| format!("{by} wrote under fence {fence}, long over"));
+    let mut found: Vec<String> = late.collect();
+    // Perhaps deleted and pushed again, it may have its fences twice.
+    if story.unheard("delete") {
+        return found;
+    }
+    let taken = |fence: i64| {
+        let later = story.takes.iter().filter(|(_, of)| *of > fence);
+        later.map(|(take, _)| evidence.ledger.takes[*take].at).min().unwrap_or(i64::MAX)
+    };
+    let renewed = story.renewals.iter().filter(|renewal| renewal.sent > taken(renewal.fence));
+    found.extend(renewed.map(|of| format!("renewed, and the job was taken before: {of:?}")));
+    let applied = |sent: &&Sent| matches!(sent.told, Some(Told::Applied(_)));
+    let settled = story.settlements.iter().filter(applied);
+    let settled = settled.filter(|sent| sent.sent > taken(sent.fence));
+    found.extend(settled.map(|of| format!("settled, and the job was taken before: {of:?}")));
     found
 }
 
