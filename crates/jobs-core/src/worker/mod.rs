@@ -44,7 +44,8 @@
 //! - **K9** A store outage: the worker stays up, keeps running what it may, retries settlements,
 //!   resumes (`k9_an_outage_is_survived`); a lost reply to a reserve loses no job
 //!   (`k9_lost_replies_lose_nothing`), and one that comes late starts none that would lose its
-//!   lease at once (`k9_a_late_answer_starts_nothing`); every store call has a deadline
+//!   lease at once, be it of a repeated call or of a slow one (`k9_a_late_answer_starts_nothing`,
+//!   `k9_a_slow_answer_starts_nothing`); every store call has a deadline
 //!   (`k9_a_store_that_hangs_is_survived`), and nothing waits for a wake-up handle
 //!   (`k9_a_watch_that_hangs_slows_nobody`). A driver that answers fewer settlements than it got is
 //!   asked again (`k9_a_settlement_without_an_answer_is_repeated`).

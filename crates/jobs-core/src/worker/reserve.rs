@@ -51,8 +51,6 @@ pub(crate) struct Ask {
     queue: usize,
     /// When it was first sent: its leases are trusted from then.
     pub sent: Instant,
-    /// It is sent again, because an answer was lost.
-    pub repeated: bool,
 }
 
 impl Reserver {
@@ -81,7 +79,7 @@ impl Reserver {
         if let Some(ask) = self.unresolved.take() {
             // Its deliveries are known by its nonce as long as their leases last (R3).
             if now < ask.sent + self.shared.config.lease.length() {
-                return Some(Ask { repeated: true, ..ask });
+                return Some(ask);
             }
             self.shared.asking.set(false);
         }
@@ -114,7 +112,7 @@ impl Reserver {
         let request = self.queues.get(queue)?.request.clone().slots(slots).ahead(ahead, quick);
         self.shared.asking.set(true);
         let request = request.nonce(Nonce::random());
-        Some(Ask { request, queue, sent: now, repeated: false })
+        Some(Ask { request, queue, sent: now })
     }
 
     /// Is a reserve worth its call?
@@ -179,7 +177,7 @@ impl Reserver {
             let mut all = reserved.deliveries.iter();
             all.any(|job| job.suspect && job.attempt >= last(job.job.max_attempts))
         };
-        self.shared.take(reserved.deliveries, ask.sent, ask.repeated);
+        self.shared.take(reserved.deliveries, ask.sent);
     }
 
     /// The answer is lost: the same call is repeated, so that nothing it took is forgotten.

@@ -70,11 +70,12 @@ impl Shared {
     /// Takes what a reserve brought, first sent at `sent`, and starts what has a slot.
     ///
     /// A repeated reserve may answer what the first one took or what it took itself, so its leases
-    /// are trusted from the first. Where too little of that is left for two renewals, the jobs are
-    /// given back unspent rather than started and ended at once.
-    pub fn take(&self, deliveries: Vec<Delivery>, sent: Instant, repeated: bool) {
+    /// are trusted from the first; and a slow one may have taken them as soon as it was sent. Where
+    /// too little of that is left for two renewals, the jobs are given back unspent rather than
+    /// started and ended at once.
+    pub fn take(&self, deliveries: Vec<Delivery>, sent: Instant) {
         let left = (sent + self.config.trust()).saturating_duration_since(Instant::now());
-        let stale = repeated && left < self.config.lease.length() / 2;
+        let stale = left < self.config.lease.length() / 2;
         let (mut give_back, took_none) = (Vec::new(), deliveries.is_empty());
         for delivery in deliveries {
             let run = self.insert(delivery, sent);

@@ -117,6 +117,8 @@ pub struct Switch {
     pub cuts: AtomicUsize,
     /// So many settlements are answered without their last answer.
     pub short: AtomicUsize,
+    /// The next reserve that takes something is answered so much later.
+    pub late: Mutex<Duration>,
     /// Calls so far, by method.
     pub calls: Mutex<HashMap<&'static str, usize>>,
     /// The largest reserve so far: slots and ahead.
@@ -146,6 +148,14 @@ impl Switch {
             return Err(Error::new(ErrorKind::Unavailable, method, "the store is off"));
         }
         Ok(())
+    }
+
+    async fn hold_back(&self, reserved: &Reserved) {
+        if !reserved.deliveries.is_empty() {
+            let late =
+                std::mem::take(&mut *self.late.lock().unwrap_or_else(PoisonError::into_inner));
+            tokio::time::sleep(late).await;
+        }
     }
 
     fn leave<T>(&self, method: &'static str, answer: T) -> Result<T> {
@@ -179,6 +189,7 @@ impl Queue for Flaky {
         self.switch.enter("reserve").await?;
         self.saw(request);
         let answer = self.inner.reserve(request).await?;
+        self.switch.hold_back(&answer).await;
         self.switch.leave("reserve", answer)
     }
     async fn renew(&self, lease: Lease, claims: &[Claim]) -> Result<Vec<Renewed>> {
@@ -201,6 +212,7 @@ impl Queue for Flaky {
         self.switch.enter("settle_and_reserve").await?;
         self.saw(request);
         let mut answer = self.inner.settle_and_reserve(settlements, request).await?;
+        self.switch.hold_back(&answer.1).await;
         if take_one(&self.switch.short) {
             answer.0.pop();
         }

@@ -28,6 +28,7 @@ super::cases![
     k4_a_blocked_runtime_keeps_its_lease,
     k9_an_outage_is_survived,
     k9_a_late_answer_starts_nothing,
+    k9_a_slow_answer_starts_nothing,
     k9_a_watch_that_hangs_slows_nobody,
     k9_a_settlement_without_an_answer_is_repeated,
     k9_lost_replies_lose_nothing,
@@ -310,6 +311,29 @@ async fn k9_a_late_answer_starts_nothing(kit: &Kit) {
     };
     let (ended, attempt) = tokio::join!(runs, outage);
     assert_eq!((ended.expect("it starts").exit_code(), attempt, tally.runs()), (0, 1, 1));
+}
+
+/// One reserve is answered when its leases, counted from when it was sent, are not trusted any
+/// more: the store may have taken the jobs at any time since. They are given back unspent.
+async fn k9_a_slow_answer_starts_nothing(kit: &Kit) {
+    let store = kit.handle().await;
+    let job = push(&*store, work("acme", 1)).await;
+    let flaky = Flaky::new(store.clone());
+    // Trusted for 3 s.
+    *flaky.switch.late.lock().expect("whole") = Duration::from_millis(3200);
+    let tally = Tally::default();
+    let counts = tally.clone();
+    let handler = move |_: Context, Work(number): Work| {
+        counts.ran(number);
+        async {
+            sleep(Duration::from_millis(700)).await;
+            Ok::<(), Failure>(())
+        }
+    };
+    let ended = worker(flaky).lease(lease(4)).handle(handler).run_until_idle().await;
+    let record = look(&*store, &job).await;
+    assert_eq!((ended.expect("it starts").exit_code(), tally.runs()), (0, 1));
+    assert_eq!((record.view.state, record.view.attempt, record.releases), (State::Done, 1, 1));
 }
 
 /// Only `watch` never answers: jobs are found by the polls, and run as fast as ever.
