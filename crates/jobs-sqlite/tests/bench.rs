@@ -95,7 +95,7 @@ fn reserves_at_a_depth() {
 }
 
 fn an_idle_worker_has_a_size() {
-    let line = bench("--mode idle --seconds 1");
+    let line = bench("--mode idle --jobs 3000 --seconds 1");
     assert!(number(&line, "rss_mib") > 1.0 && number(&line, "cpu_percent") < 50.0, "{line:?}");
 }
 

@@ -1,4 +1,7 @@
 //! Measures another program in turn with ours, on the same work, and compares them pair by pair.
+//!
+//! Compared is only what did the same: with the same durability, each job once and none left. A pair
+//! in which theirs did not is printed with what was wrong, and has no part in the median.
 
 use serde_json::{Value, json};
 
@@ -17,6 +20,7 @@ pub fn run(options: &Options, programs: &Programs, all: &[Workload], other: &str
 /// An error is ours; what the other program cannot do is skipped, and said to be.
 fn pairs(of: &Options, programs: &Programs, workload: &Workload, other: &str) -> Result<(), ()> {
     let mut ratios: Vec<Vec<f64>> = vec![Vec::new(); workload.metrics().len()];
+    let mut spoilt = 0;
     for pair in 0..of.rounds() {
         eprintln!("pair {} of {}: {}", pair + 1, of.rounds(), workload.name);
         let ours = || programs.ours(of, workload);
@@ -30,11 +34,19 @@ fn pairs(of: &Options, programs: &Programs, workload: &Workload, other: &str) ->
                 break;
             }
         };
+        if let Err(error) = same_durability(&ours, &theirs) {
+            eprintln!("{}: not compared: {error}", workload.name);
+            break;
+        }
+        let flaws = flaws(&theirs, workload.jobs);
+        spoilt += usize::from(!flaws.is_empty());
         for (metric, ratios) in workload.metrics().iter().zip(&mut ratios) {
             let both = (ours.figure(metric.field), theirs.figure(metric.field));
             let (Some(our), Some(their)) = both else { continue };
             let ratio = rounded(our / their);
-            ratios.push(ratio);
+            if flaws.is_empty() {
+                ratios.push(ratio);
+            }
             let mut line = json!({
                 "store": of.store,
                 "durability": ours["durability"],
@@ -48,9 +60,11 @@ fn pairs(of: &Options, programs: &Programs, workload: &Workload, other: &str) ->
                 "theirs": their,
                 "ratio": ratio,
             });
-            // Speed counts for little where jobs ran twice or never ended.
-            for flaw in ["dups", "left_in_store"].into_iter().filter(|flaw| flawed(&theirs, flaw)) {
-                line[format!("their_{flaw}")] = theirs[flaw].clone();
+            if !flaws.is_empty() {
+                line["counts"] = false.into();
+            }
+            for (flaw, number) in &flaws {
+                line[format!("their_{flaw}")] = (*number).into();
             }
             println!("{line}");
         }
@@ -68,6 +82,7 @@ fn pairs(of: &Options, programs: &Programs, workload: &Workload, other: &str) ->
             "min": min,
             "max": max,
             "runs": runs,
+            "spoilt": spoilt,
         });
         println!("{line}");
     }
@@ -84,8 +99,35 @@ fn in_turn<T>(pair: usize, ours: impl FnOnce() -> T, theirs: impl FnOnce() -> T)
     (ours(), theirs)
 }
 
-fn flawed(line: &Value, field: &str) -> bool {
-    line.figure(field).is_some_and(|number| number != 0.0)
+/// What is wrong with a run of theirs: jobs that ran twice, were left, or never ran. Speed is worth
+/// nothing there.
+fn flaws(line: &Value, jobs: usize) -> Vec<(&'static str, f64)> {
+    let missing = line.figure("distinct").map(|distinct| jobs as f64 - distinct);
+    let found = [
+        ("dups", line.figure("dups")),
+        ("left_in_store", line.figure("left_in_store")),
+        ("missing", missing),
+    ];
+    found
+        .into_iter()
+        .filter_map(|(flaw, number)| Some((flaw, number.filter(|n| *n != 0.0)?)))
+        .collect()
+}
+
+/// Does a commit of theirs survive what one of ours does, by their own word?
+fn same_durability(ours: &Value, theirs: &Value) -> Result<(), String> {
+    let word = |line: &Value, field: &str| Some(line.get(field)?.as_str()?.to_lowercase());
+    let our = word(ours, "durability").unwrap_or_default();
+    match word(theirs, "durability").or_else(|| word(theirs, "sync")) {
+        Some(their) if their == our => Ok(()),
+        Some(their) => Err(format!(
+            "theirs is durability {their}, ours {our}: change one of them, with --durability for ours"
+        )),
+        None => Err(format!(
+            "their line does not say its durability: it has to have \"durability\": \"{our}\", if \
+             that is so"
+        )),
+    }
 }
 
 fn rounded(ratio: f64) -> f64 {
@@ -108,8 +150,23 @@ mod tests {
 
     #[test]
     fn a_flaw_of_theirs_is_seen() {
-        let line = json!({ "dups": 2, "left_in_store": 0 });
-        assert!(flawed(&line, "dups"));
-        assert!(!flawed(&line, "left_in_store") && !flawed(&line, "missing"));
+        let line = json!({ "dups": 2, "left_in_store": 0, "distinct": 9 });
+        assert_eq!(flaws(&line, 10), [("dups", 2.0), ("missing", 1.0)]);
+        let line = json!({ "dups": 0, "left_in_store": 3, "distinct": 10 });
+        assert_eq!(flaws(&line, 10), [("left_in_store", 3.0)]);
+        assert_eq!(flaws(&json!({ "dups": 0, "distinct": 10 }), 10), []);
+        assert_eq!(flaws(&json!({ "jobs_per_s": 1 }), 10), [], "a push has no runs");
+    }
+
+    #[test]
+    fn only_the_same_durability_is_compared() {
+        let ours = json!({ "durability": "full" });
+        for same in [json!({ "durability": "full" }), json!({ "sync": "FULL" })] {
+            assert_eq!(same_durability(&ours, &same), Ok(()));
+        }
+        let other = same_durability(&ours, &json!({ "sync": "normal" })).unwrap_err();
+        assert!(other.contains("theirs is durability normal, ours full"), "{other}");
+        let silent = same_durability(&ours, &json!({ "peer": "x" })).unwrap_err();
+        assert!(silent.contains("does not say"), "{silent}");
     }
 }

@@ -107,7 +107,7 @@ pub fn all(quick: bool, beside: bool) -> Vec<Workload> {
             all.push(Workload { once: depth >= 1_000_000, ..reserve });
         }
     }
-    all.push(Workload::new("idle", "idle", 0, 10).with("--seconds", size(20, 5)));
+    all.push(Workload::new("idle", "idle", size(30_000, 3_000), 10).with("--seconds", size(20, 5)));
     all.push(Workload::new("allocations", "allocations", size(20_000, 2_000), 10));
     all
 }
