@@ -63,28 +63,28 @@ const DAMAGES: &[(&str, &[&str])] = &[
 ];
 
 fn grant() -> Grant {
-    grant_without_user("suite", "work.do", "t").unwrap()
+    grant_without_user("suite", "work.do", "t").expect("legal")
 }
 
 async fn push(store: &Sqlite, change: impl FnOnce(Job) -> Job) {
-    let job = change(Job::new(&grant(), "n", &()).unwrap());
-    assert_eq!(store.push(&grant(), job).await.unwrap(), Pushed::Stored);
+    let job = change(Job::new(&grant(), "n", &()).expect("null is JSON"));
+    assert_eq!(store.push(&grant(), job).await.expect("the file answers"), Pushed::Stored);
 }
 
 async fn take(store: &Sqlite) -> Claim {
-    let lease = Lease::new(Duration::from_secs(60)).unwrap();
-    let wish = Reserve::new("default", ["n"], "suite").unwrap().slots(1).lease(lease);
-    store.reserve(&wish).await.unwrap().deliveries.remove(0).claim
+    let lease = Lease::new(Duration::from_secs(60)).expect("legal");
+    let wish = Reserve::new("default", ["n"], "suite").expect("legal").slots(1).lease(lease);
+    store.reserve(&wish).await.expect("the file answers").deliveries.remove(0).claim
 }
 
 async fn settle(store: &Sqlite, claim: Claim, outcome: Outcome) {
-    let settled = store.settle(&[Settlement { claim, outcome }]).await.unwrap();
+    let settled = store.settle(&[Settlement { claim, outcome }]).await.expect("the file answers");
     assert!(matches!(settled[0], Settled::Applied(_)), "{settled:?}");
 }
 
 /// A file with a job in every state, and in each of the two ways to be ready.
 async fn full(path: &str) -> SqliteConnection {
-    let store = Sqlite::open(Options::new(path).unwrap()).await.unwrap();
+    let store = Sqlite::open(Options::new(path).expect("a path")).await.expect("the file answers");
     let cause = || "by design".into();
     // Each is the only one that is due when it is taken.
     push(&store, |job| job).await;
@@ -102,16 +102,16 @@ async fn full(path: &str) -> SqliteConnection {
     settle(&store, take(&store).await, Outcome::Release).await;
     push(&store, |job| job.key("fresh")).await;
     push(&store, |job| job.after(2 * after).key_until_started("later")).await;
-    SqliteConnectOptions::new().filename(path).connect().await.unwrap()
+    SqliteConnectOptions::new().filename(path).connect().await.expect("the file answers")
 }
 
 /// What is said of it, with this done to it.
 async fn said(file: &mut SqliteConnection, damage: &'static str) -> Vec<String> {
-    sqlx::raw_sql("BEGIN").execute(&mut *file).await.unwrap();
-    let done = sqlx::query(damage).execute(&mut *file).await.unwrap();
+    sqlx::raw_sql("BEGIN").execute(&mut *file).await.expect("the file answers");
+    let done = sqlx::query(damage).execute(&mut *file).await.expect("the file answers");
     assert!(done.rows_affected() > 0, "{damage} does nothing");
-    let said = layout::wrong(file).await.unwrap();
-    sqlx::raw_sql("ROLLBACK").execute(file).await.unwrap();
+    let said = layout::wrong(file).await.expect("the file answers");
+    sqlx::raw_sql("ROLLBACK").execute(file).await.expect("the file answers");
     said
 }
 

@@ -61,14 +61,16 @@ impl Seen {
 }
 
 fn now() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros()
 }
 
 /// What all processes saw.
 fn seen(directory: &Path) -> Vec<Seen> {
-    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let entries = fs::read_dir(directory).expect("the test's own directory");
+    let files = entries.map(|entry| entry.expect("a readable one").path());
     let files = files.filter(|path| path.extension().is_some_and(|is| is == "seen"));
-    let text: Vec<String> = files.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let text: Vec<String> =
+        files.map(|path| fs::read_to_string(path).expect("a whole file")).collect();
     text.iter().flat_map(|text| text.split_inclusive('\n')).filter_map(Seen::read).collect()
 }
 

@@ -49,7 +49,7 @@ pub fn excused(
     lost: i64,
 ) -> bool {
     let points = points(ledger, danger, story, by, fence);
-    let Some(last) = points.iter().filter(|(sent, _)| *sent < lost).next_back() else {
+    let Some(last) = points.iter().rfind(|(sent, _)| *sent < lost) else {
         return false;
     };
     let jumped = danger
