@@ -1,38 +1,24 @@
 //! Push (P1–P7).
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    sync::{Arc, LazyLock},
+use std::collections::{BTreeSet, HashSet};
+
+use jobs_core::{AuthorizedJob, Result, State, queue::Pushed, state};
+
+use super::{
+    enqueue_body::{self, Fresh},
+    sweep::remove,
 };
-
-use jobs_core::{AuthorizedJob, KeyScope, Result, State, queue::Pushed, state};
-
-use super::sweep::remove;
 use crate::{
-    db::{Statement, query, query_of},
+    db::query,
     error::Fault,
-    places::{self, Place},
+    places,
     row::{self, Row, get},
     tx::{Tx, json},
     writer::Writer,
 };
 
-/// Rows of one INSERT: few sizes, so that each is prepared once, and none so large that its texts
-/// outgrow what SQLite keeps for small allocations: 64 rows are 10 % slower than 32, 16 as well.
-const SIZES: [usize; 4] = [32, 16, 4, 1];
-/// Binds of one row.
-const COLUMNS: usize = 17;
 /// Jobs of one transaction.
 const CHUNK: usize = 1000;
-
-static BODY: LazyLock<[Arc<str>; 4]> =
-    LazyLock::new(|| SIZES.map(|n| repeat(include_str!("enqueue_body.sql"), n)));
-
-/// The statement with its row of binds repeated.
-fn repeat(sql: &str, rows: usize) -> Arc<str> {
-    let line = sql.lines().find(|line| line.starts_with("  (?")).unwrap_or_default();
-    sql.replacen(line, &vec![line; rows].join(",\n"), 1).into()
-}
 
 /// Pushes in chunks, so that a bulk push lets others in between.
 pub(crate) async fn all(writer: &Writer, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
@@ -102,34 +88,35 @@ async fn store(
     }
     let first = tx.next_job;
     tx.next_job += i64::try_from(fresh.len()).unwrap_or(i64::MAX);
-    let mut numbered: Vec<(i64, usize)> = (first..).zip(fresh).collect();
-    let places = places::find(tx, numbered.iter().map(|(_, at)| jobs[*at])).await?;
-    let place = |number: i64| places[usize::try_from(number - first).unwrap_or_default()];
-    if bodies(tx, jobs, &numbered, place).await? < numbered.len() as u64 {
-        let subset: Vec<_> = numbered.iter().map(|(_, at)| jobs[*at]).collect();
+    let places = places::find(tx, fresh.iter().map(|at| jobs[*at])).await?;
+    let numbered = (first..).zip(fresh).zip(places);
+    let mut fresh: Vec<_> =
+        numbered.map(|((number, at), place)| Fresh { number, at, job: jobs[at], place }).collect();
+    if enqueue_body::run(tx, &fresh).await? < fresh.len() as u64 {
+        let subset: Vec<_> = fresh.iter().map(|one| one.job).collect();
         let found = stored(tx, &subset).await?;
         let (mut halves, mut again) = (Vec::new(), Vec::new());
-        for ((number, at), found) in numbered.iter().zip(&found) {
+        for (one, found) in fresh.iter().zip(&found) {
             match found {
                 (Some((job, Some(state))), _) if *job < first => {
-                    answers[*at] = Some(Pushed::Duplicate(*state));
+                    answers[one.at] = Some(Pushed::Duplicate(*state));
                 }
                 (Some((job, None)), _) if *job < first => {
                     halves.push(*job);
-                    again.push((*number, *at));
+                    again.push(*one);
                 }
                 _ => {}
             }
         }
         if !halves.is_empty() {
             remove(tx, &halves, true).await?;
-            bodies(tx, jobs, &again, place).await?;
+            enqueue_body::run(tx, &again).await?;
         }
-        numbered.retain(|(_, at)| answers[*at].is_none());
+        fresh.retain(|one| answers[one.at].is_none());
     }
-    line_up(tx, jobs, &numbered, place).await?;
-    for (_, at) in numbered {
-        answers[at] = Some(Pushed::Stored);
+    line_up(tx, &fresh).await?;
+    for one in fresh {
+        answers[one.at] = Some(Pushed::Stored);
     }
     Ok(answers.into_iter().flatten().collect())
 }
@@ -168,99 +155,33 @@ async fn stored(
     rows.iter().map(found).collect()
 }
 
-async fn bodies(
-    tx: &mut Tx<'_>,
-    jobs: &[&AuthorizedJob],
-    numbered: &[(i64, usize)],
-    place: impl Fn(i64) -> Place,
-) -> std::result::Result<u64, Fault> {
-    tx.dirty = true;
-    let (mut rest, mut changed) = (numbered, 0);
-    for (sql, size) in BODY.iter().zip(SIZES) {
-        while rest.len() >= size {
-            let (rows, tail) = rest.split_at(size);
-            rest = tail;
-            let mut insert = query_of(sql, size * COLUMNS);
-            for (number, at) in rows {
-                insert = bind_body(insert, *number, jobs[*at], place(*number), tx.now);
-            }
-            changed += tx.db.run(insert).await?;
-        }
-    }
-    Ok(changed)
-}
-
-fn bind_body<'q>(
-    insert: Statement<'q>,
-    number: i64,
-    job: &'q AuthorizedJob,
-    place: Place,
-    now: i64,
-) -> Statement<'q> {
-    let metadata = (!job.metadata.is_empty()).then(|| json(&job.metadata));
-    insert
-        .bind(number)
-        .bind(job.tenant.as_str())
-        .bind(&job.id.0.as_bytes()[..])
-        .bind(place.queue)
-        .bind(place.lane)
-        .bind(place.sublane)
-        .bind(job.due_at(now))
-        .bind(now)
-        .bind(i64::from(job.priority))
-        .bind(i64::from(job.max_attempts()))
-        .bind(row::timeout_number(job.timeout))
-        .bind(keyed(job))
-        .bind(job.key.as_ref().map(|key| key.text.as_str()))
-        .bind(job.action.as_str())
-        .bind(job.authorized_by.as_str())
-        .bind(metadata)
-        .bind(job.payload.as_str())
-}
-
-fn keyed(job: &AuthorizedJob) -> i64 {
-    match job.key.as_ref().map(|key| key.scope) {
-        None => 0,
-        Some(KeyScope::UntilFinished) => 1,
-        Some(KeyScope::UntilStarted) => 2,
-    }
-}
-
 /// Takes the keys of stored jobs and puts them where they wait, which is last: a job that is in line
 /// is whole, wherever a caller of `push_in` was dropped.
-async fn line_up(
-    tx: &mut Tx<'_>,
-    jobs: &[&AuthorizedJob],
-    numbered: &[(i64, usize)],
-    place: impl Fn(i64) -> Place,
-) -> std::result::Result<(), Fault> {
-    let (Some((first, _)), Some((last, _))) = (numbered.first(), numbered.last()) else {
-        return Ok(());
-    };
+async fn line_up(tx: &mut Tx<'_>, fresh: &[Fresh<'_>]) -> std::result::Result<(), Fault> {
+    let (Some(first), Some(last)) = (fresh.first(), fresh.last()) else { return Ok(()) };
+    let (first, last) = (first.number, last.number);
     let (mut ready, mut scheduled) = (BTreeSet::new(), false);
-    for (number, at) in numbered {
-        let place = place(*number);
-        match state::pushed(jobs[*at].due_at(tx.now) <= tx.now) {
+    for Fresh { job, place, .. } in fresh {
+        match state::pushed(job.due_at(tx.now) <= tx.now) {
             State::Ready => drop(ready.insert(place.sublane)),
             _ => scheduled = true,
         }
         tx.woken.insert(place.queue);
     }
-    let key = |(number, at): &(i64, usize)| {
-        let key = jobs[*at].key.as_ref()?;
-        Some((jobs[*at].tenant.as_str(), key.text.as_str(), *number))
-    };
-    let keys: Vec<_> = numbered.iter().filter_map(key).collect();
+    let mut keys = Vec::new();
+    for Fresh { number, job, .. } in fresh {
+        keys.extend(job.key.as_ref().map(|key| (job.tenant.as_str(), key.text.as_str(), number)));
+    }
     if !keys.is_empty() {
         tx.db.run(query(include_str!("enqueue_key.sql")).bind(json(&keys))).await?;
     }
     if !ready.is_empty() {
         tx.db.run(query(include_str!("ring.sql")).bind(json(&ready))).await?;
-        tx.db.run(query(include_str!("enqueue_ready.sql")).bind(*first).bind(*last)).await?;
+        tx.db.run(query(include_str!("enqueue_ready.sql")).bind(first).bind(last)).await?;
     }
     if scheduled {
         let wait = query(include_str!("enqueue_scheduled.sql"));
-        tx.db.run(wait.bind(*first).bind(*last)).await?;
+        tx.db.run(wait.bind(first).bind(last)).await?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod counts;
 pub(crate) mod delete;
 pub(crate) mod enqueue;
+mod enqueue_body;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod renew;
