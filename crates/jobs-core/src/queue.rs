@@ -55,7 +55,8 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     ///   (`p3_a_stored_id_beats_a_held_key`, `p3_inside_a_batch_the_first_wins`).
     /// - **P4** No `run_at` means now, by the store's clock, and the past means now
     ///   (`p4_the_past_means_now`).
-    /// - **P5** 10,000 jobs are answered one by one, in order (`p5_bulk_answers_in_order`).
+    /// - **P5** 10,000 jobs are answered one by one, in order, and each keeps its own fields
+    ///   (`p5_bulk_answers_in_order`, `p5_each_of_a_bulk_keeps_its_own`).
     /// - **P6** Where the store has transactions, the driver's own `push_in` pushes inside the
     ///   caller's: commit publishes, rollback leaves nothing
     ///   (`p6_commit_publishes_and_rollback_leaves_nothing`); a duplicate committed before is an

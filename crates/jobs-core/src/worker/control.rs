@@ -123,6 +123,7 @@ impl Control {
             table: RefCell::new(Table::default()),
             settlements: RefCell::default(),
             work: Notify::new(),
+            taken: Notify::new(),
             poke: Cell::new(false),
             asking: Cell::new(false),
             settling: Cell::new(0),

@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub settlements: RefCell<VecDeque<Pending>>,
     /// There may be something to settle or to reserve.
     pub work: Notify,
+    /// The clock has something to look at.
+    pub taken: Notify,
     /// Something outside of this worker may have made jobs due.
     pub poke: Cell<bool>,
     /// A reserve is under way, or its answer was lost.
@@ -93,6 +95,7 @@ impl Shared {
         }
         if !took_none {
             self.active.set(Instant::now());
+            self.taken.notify_one();
         }
         give_back.into_iter().for_each(|run| self.finish(run, Outcome::Release));
         if self.stop.is_cancelled() {

@@ -27,17 +27,18 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Looks until dropped.
+    /// Looks until dropped, and sleeps while there is nothing to look at.
     pub async fn run(self) {
         loop {
-            sleep(TICK).await;
-            let busy = {
+            let idle = {
                 let table = self.shared.table.borrow();
-                !table.claims.is_empty() || !table.slots.is_empty()
+                table.claims.is_empty() && table.slots.is_empty()
             };
-            if busy {
-                self.once();
+            if idle {
+                self.shared.taken.notified().await;
             }
+            sleep(TICK).await;
+            self.once();
         }
     }
 

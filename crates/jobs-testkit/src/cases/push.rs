@@ -20,6 +20,7 @@ super::cases![
     p1_run_at_rounds_up,
     p4_the_past_means_now,
     p5_bulk_answers_in_order,
+    p5_each_of_a_bulk_keeps_its_own,
     p5_payload_limit_is_exact,
     q0_any_wrapping_is_the_same_queue,
     q0_open_own_is_the_same_store,
@@ -170,6 +171,44 @@ async fn p4_the_past_means_now(kit: &Kit) {
     }
     let delivered: Vec<_> = take(&*store, 9).await.iter().map(|d| d.job.id).collect();
     assert_eq!(delivered, pushed, "nobody overtakes by backdating");
+}
+
+/// One push of many jobs, each of the odd ones unlike its neighbours in one field only.
+async fn p5_each_of_a_bulk_keeps_its_own(kit: &Kit) {
+    let store = kit.handle().await;
+    let odd: [fn(Job) -> Job; 10] = [
+        |job| job.priority(7),
+        |job| job.max_attempts(2),
+        |job| job.timeout(Timeout::Never),
+        |job| job.at(Timestamp::from_millisecond(4_000_000_000_123).expect("a time")),
+        |job| job.after(Duration::from_secs(1800)),
+        |job| job.key("one"),
+        |job| job.key_until_started("two"),
+        |job| job.meta("a", "b"),
+        |job| Job { name: "other".to_owned(), ..job },
+        |job| job.on("elsewhere"),
+    ];
+    let plain = || (0..7).map(|_| job("acme"));
+    let mut jobs: Vec<Job> = Vec::new();
+    for odd in odd {
+        jobs.extend(plain().chain([odd(job("acme"))]).chain(plain()).chain([job("globex")]));
+    }
+    let pushed: Vec<_> = jobs.iter().cloned().map(checked).collect();
+    for answer in store.enqueue(&pushed).await {
+        assert_eq!(answer.expect("the store answers"), Pushed::Stored);
+    }
+    for job in &jobs {
+        let found = known(&*store, &job.job_ref()).await.expect("it is stored").view;
+        same_but_due(&found.job, job);
+        let wait = due(&found.job).as_millisecond() - found.pushed_at.as_millisecond();
+        match job.run_at {
+            RunAt::At(time) => assert_eq!(due(&found.job), time),
+            RunAt::After(delay) => {
+                assert_eq!(wait, i64::try_from(delay.as_millis()).expect("short"))
+            }
+            RunAt::Now => assert_eq!(wait, 0),
+        }
+    }
 }
 
 async fn p5_bulk_answers_in_order(kit: &Kit) {
