@@ -35,6 +35,7 @@
 mod clock;
 mod db;
 mod error;
+mod glance;
 mod moves;
 mod op;
 mod options;

@@ -14,6 +14,7 @@ use crate::{
     clock::Clock,
     db::{Db, query},
     error::{Fault, LATE},
+    glance::Glance,
     options::Options,
     own::Own,
     row::get,
@@ -23,8 +24,8 @@ use crate::{
     writer::{ended, spawn},
 };
 
-/// How often `data_version` is looked at while somebody watches: 10 ms on average until a wake-up
-/// of another process, 0.2 % of a core.
+/// How often others' commits are looked for while somebody watches: 10 ms on average until a wake-up
+/// of another process, 0.3 % of a core with all that wakes up for it.
 const POLL: Duration = Duration::from_millis(20);
 
 /// How often at least while that fails.
@@ -94,7 +95,7 @@ impl Reader {
     pub fn start(options: Arc<Options>, wake: Arc<Wake>, clock: Arc<Clock>) -> Result<Self> {
         let (questions, inbox) = mpsc::channel(256);
         spawn("jobs-sqlite-reader", async move {
-            Thread { options, wake, clock, conn: None, version: None, failing: None }
+            Thread { options, wake, clock, conn: None, glance: None, version: None, failing: None }
                 .serve(inbox)
                 .await;
         })?;
@@ -121,6 +122,7 @@ struct Thread {
     wake: Arc<Wake>,
     clock: Arc<Clock>,
     conn: Option<Own>,
+    glance: Option<Glance>,
     version: Option<i64>,
     /// How long to leave it alone, while polls fail.
     failing: Option<Duration>,
@@ -135,7 +137,9 @@ impl Thread {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(next), if watched => {
-                    self.poll().await;
+                    if self.glance.as_mut().is_none_or(Glance::changed) {
+                        self.poll().await;
+                    }
                     next = tokio::time::Instant::now() + self.failing.unwrap_or(POLL);
                 }
                 question = inbox.recv() => match question {
@@ -159,7 +163,7 @@ impl Thread {
         let answer = caught(self.snapshot(read, Instant::now() + left)).await;
         if answer.is_err() {
             // A transaction may be open on it.
-            self.conn = None;
+            self.disconnect();
         }
         answer
     }
@@ -186,8 +190,13 @@ impl Thread {
     fn connected(&mut self) -> std::result::Result<&mut Own, Fault> {
         if self.conn.is_none() {
             (self.conn, self.version) = (Some(schema::reader(&self.options)?), None);
+            self.glance = Glance::of(&self.options.path);
         }
         self.conn.as_mut().ok_or(Fault::Broken(ErrorKind::Unavailable, "no connection"))
+    }
+
+    fn disconnect(&mut self) {
+        (self.conn, self.glance) = (None, None);
     }
 
     /// Rings for the commits of others. A failure only costs wake-ups, so the first one rings for
@@ -196,7 +205,7 @@ impl Thread {
         self.failing = match caught(self.changed()).await {
             Ok(()) => None,
             Err(fault) => {
-                self.conn = None;
+                self.disconnect();
                 if self.failing.is_none() {
                     let error = fault.into_error("watch");
                     tracing::warn!(%error, "wake-ups of other processes are not seen for now");
