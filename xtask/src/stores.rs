@@ -16,7 +16,9 @@ pub struct Store {
     pub ready: fn(install: bool) -> Result<Ready, String>,
     /// A URL at which nothing is stored, for the benchmark's run of this number; files go into
     /// `folder` and begin with the number and a dot.
-    pub url: fn(ready: &Ready, folder: &Path, run: usize) -> String,
+    pub url: fn(ready: &Ready, folder: &Path, run: usize) -> Result<String, String>,
+    /// Removes what is stored there, files excepted: a million jobs are large.
+    pub forget: fn(ready: &Ready, run: usize) -> Result<(), String>,
 }
 
 /// Every store.
@@ -25,7 +27,8 @@ pub const STORES: &[Store] = &[Store {
     package: "jobs-sqlite",
     // The library is compiled into the driver: there is nothing to find.
     ready: |_install| Ok(Ready::default()),
-    url: |_ready, folder, run| folder.join(format!("{run}.db")).display().to_string(),
+    url: |_ready, folder, run| Ok(folder.join(format!("{run}.db")).display().to_string()),
+    forget: |_ready, _run| Ok(()),
 }];
 
 /// Their names.

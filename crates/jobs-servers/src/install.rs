@@ -2,7 +2,7 @@
 
 use std::{
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use rustix::process::geteuid;
@@ -48,11 +48,15 @@ pub fn install(packages: &[&str]) -> Result {
     };
     eprintln!("installing {packages_named}");
     command.args(["-c", SCRIPT, "install"]).args(packages);
-    // Its words are no result of ours.
-    let status = command.stdout(Stdio::null()).status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("apt-get install {packages_named} failed: {status}")),
-        Err(error) => Err(format!("apt-get install {packages_named} failed: {error}")),
+    // What packages say about themselves is of interest only where it went wrong. `sudo` asks at
+    // the terminal itself.
+    let output = command.stdin(Stdio::inherit()).output();
+    let failed = |why: String| Err(format!("apt-get install {packages_named}: {why}"));
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(Output { status, stderr, .. }) => {
+            failed(format!("{status}\n{}", String::from_utf8_lossy(&stderr).trim_end()))
+        }
+        Err(error) => failed(error.to_string()),
     }
 }

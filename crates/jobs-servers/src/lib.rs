@@ -35,7 +35,7 @@ mod process;
 
 pub use install::install;
 pub use pgbouncer::PrivatePgbouncer;
-pub use postgres::PrivatePostgres;
+pub use postgres::{PrivatePostgres, psql};
 
 /// The error is a sentence.
 pub type Result<T = (), E = String> = std::result::Result<T, E>;

@@ -20,6 +20,9 @@ const KIND: Kind = Kind {
     end: "QUIT",
 };
 
+/// Where Debian has a folder for each version.
+const DEBIAN: &str = "/usr/lib/postgresql";
+
 /// Enough for a suite that runs on all cores, each case with pools of its own.
 const MAX_CONNECTIONS: u16 = 300;
 
@@ -42,7 +45,7 @@ impl PrivatePostgres {
 
     /// The folder of its programs: the first of PATH, else Debian's newest.
     pub fn find() -> Option<PathBuf> {
-        folder_of(&["initdb", "postgres"], versions("/usr/lib/postgresql", "bin"))
+        folder_of(&["initdb", "postgres"], versions(DEBIAN, "bin"))
     }
 
     /// Makes a new one and waits until it takes connections, about 2 s in all.
@@ -128,6 +131,21 @@ impl PrivatePostgres {
         }
         self.process.start(command)
     }
+}
+
+/// What psql answers on the server of this URL: one line for a row, `|` between columns. For what
+/// has to be done once, without a driver.
+///
+/// # Errors
+/// It is not installed, or the server refuses.
+pub fn psql(url: &str, sql: &str) -> Result<String> {
+    let folder = folder_of(&["psql"], versions(DEBIAN, "bin")).ok_or("psql is not installed")?;
+    let mut command = Command::new(folder.join("psql"));
+    command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-c", sql, url]);
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("psql does not start: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
 fn data(folder: &Path) -> PathBuf {

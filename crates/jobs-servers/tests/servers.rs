@@ -9,7 +9,7 @@ use std::{
     process::{Child, Command, ExitCode, Stdio},
 };
 
-use jobs_servers::{PrivatePgbouncer, PrivatePostgres};
+use jobs_servers::{PrivatePgbouncer, PrivatePostgres, psql};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -43,23 +43,16 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.into()).exit_code()
 }
 
-/// psql, on the server of this URL.
-fn psql(url: &str) -> Command {
+/// A psql that stays.
+fn client(url: &str) -> Command {
     let beside = PrivatePostgres::find().expect("PostgreSQL").join("psql");
     let mut command = Command::new(if beside.exists() { beside } else { "psql".into() });
-    command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", url]);
+    command.args(["--no-psqlrc", "--quiet", "--tuples-only", url]);
     command
 }
 
-/// What it answers.
-fn ask(url: &str, sql: &str) -> Result<String, String> {
-    let output = psql(url).args(["-c", sql]).output().expect("psql");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text").trim().to_owned();
-    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
-}
-
 fn said(url: &str, sql: &str) -> String {
-    ask(url, sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
+    psql(url, sql).unwrap_or_else(|why| panic!("{sql}: {why}"))
 }
 
 fn folder(log: &Path) -> PathBuf {
@@ -77,7 +70,7 @@ fn fresh() {
     let databases = said(&server.url(), databases);
     assert_eq!(databases, "postgres template0 template1");
     let stranger = server.url().replacen("postgres:", "postgres:not", 2).replacen("not", "", 1);
-    let refused = ask(&stranger, "SELECT 1").expect_err("another password");
+    let refused = psql(&stranger, "SELECT 1").expect_err("another password");
     assert!(refused.contains("authentication failed"), "{refused}");
 }
 
@@ -85,17 +78,17 @@ fn killed() {
     let mut server = PrivatePostgres::start().expect("it starts");
     let port = server.port();
     said(&server.url(), "CREATE TABLE kept AS SELECT 7 AS n");
-    let mut client = psql(&server.url());
-    client.args(["-c", "SELECT pg_sleep(600)"]).stderr(Stdio::null());
-    let mut client = client.spawn().expect("psql");
+    let mut sleeper = client(&server.url());
+    sleeper.args(["-c", "SELECT pg_sleep(600)"]).stderr(Stdio::null());
+    let mut sleeper = sleeper.spawn().expect("psql");
     let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
     while said(&server.url(), asleep) != "1" {
-        assert_eq!(client.try_wait().expect("a status"), None, "it waits for its answer");
+        assert_eq!(sleeper.try_wait().expect("a status"), None, "it waits for its answer");
     }
     server.kill().expect("it ran");
     // With its server gone, the client has no answer to wait for.
-    assert!(!client.wait().expect("a status").success());
-    ask(&server.url(), "SELECT 1").expect_err("nobody is there");
+    assert!(!sleeper.wait().expect("a status").success());
+    psql(&server.url(), "SELECT 1").expect_err("nobody is there");
     server.kill().expect_err("it does not run");
     server.start_again().expect("it recovers");
     assert_eq!((said(&server.url(), "TABLE kept"), server.port()), ("7".to_owned(), port));
@@ -128,7 +121,7 @@ fn pooled() {
     assert_eq!(said(&pooler.url_of("other"), name), "other");
     // In transaction mode, a client that is between transactions holds no connection.
     let backend = "SELECT pg_backend_pid()";
-    let mut idle = psql(&pooler.url());
+    let mut idle = client(&pooler.url());
     let idle = idle.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut idle = idle.expect("psql");
     let mut input = idle.stdin.take().expect("a pipe");
@@ -140,7 +133,7 @@ fn pooled() {
     drop(input);
     assert!(idle.wait().expect("a status").success());
     pooler.kill().expect("it ran");
-    ask(&pooler.url(), name).expect_err("nobody is there");
+    psql(&pooler.url(), name).expect_err("nobody is there");
     pooler.start_again().expect("it starts");
     assert_eq!(said(&pooler.url(), name), "postgres");
     let taken = PrivatePgbouncer::start("postgres:nobody").err().expect("no host");

@@ -86,14 +86,15 @@ impl Programs {
 
     fn once(&self, mut command: Command, of: &Options, is: &Workload) -> Result<Value, String> {
         let run = self.runs.replace(self.runs.get() + 1);
-        command.args(["--url", &(self.store.url)(&self.ready, self.folder.path(), run)]);
+        let url = (self.store.url)(&self.ready, self.folder.path(), run)?;
+        command.args(["--url", &url]);
         command.args(["--mode", is.mode, "--jobs", &is.jobs.to_string()]);
         command.args(["--concurrency", &is.slots.to_string()]);
         command.args(["--payload", &of.payload.to_string()]);
         command.envs(self.ready.environment.iter().cloned()).stdin(Stdio::null());
         let output = command.stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| format!("{command:?}: {error}"))?;
-        self.forget(run);
+        self.forget(run)?;
         if !output.status.success() {
             return Err(format!("the program ended with {}", output.status));
         }
@@ -103,8 +104,8 @@ impl Programs {
         serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))
     }
 
-    /// Removes what a run left in the folder: a million jobs are large.
-    fn forget(&self, run: usize) {
+    /// Removes what a run left.
+    fn forget(&self, run: usize) -> Result<(), String> {
         let name = format!("{run}.");
         for entry in self.folder.path().read_dir().into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&name) {
@@ -112,6 +113,7 @@ impl Programs {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
+        (self.store.forget)(&self.ready, run)
     }
 }
 

@@ -26,8 +26,8 @@ pub fn ready(may_install: bool) -> Result<Ready, String> {
     if !missing.is_empty() {
         let named = missing.join(" and ");
         let advice = format!(
-            "{named} not found on PATH: --install installs it where there is apt-get, or name \
-             one that runs in {SERVER} and {POOLER}"
+            "{named} not found: install it (--install does, where there is apt-get), or name one that \
+             runs in {SERVER} and {POOLER}"
         );
         if !may_install {
             return Err(advice);
