@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, ExitCode, Stdio},
 };
 
-use jobs_servers::leash::Leash;
+use jobs_servers::leash::{Leash, Signal};
 
 use crate::{
     servers,
@@ -54,7 +54,7 @@ fn test(wanted: Option<&str>, install: bool, tally: &mut Tally) -> Result<(), St
     };
     cargo.envs(ready.iter().flat_map(|ready| ready.environment.clone()));
     let broken = |error: io::Error| format!("cargo test cannot be run: {error}");
-    let mut leash = Leash::new("TERM", None)?;
+    let mut leash = Leash::new(Signal::TERM, None)?;
     let (output, mut child) = start(cargo).map_err(broken)?;
     leash.hold_group(&child);
     stream(output, tally).map_err(broken)?;

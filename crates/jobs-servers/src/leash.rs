@@ -14,25 +14,29 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+pub use rustix::process::Signal;
+
 use crate::Result;
 
-/// Each line is the process to end, or empty. After the last: end it with the signal `$1`, after
-/// 10 s with SIGKILL, and remove the folder `$2`. Orphans that have ended may be there for long as
-/// zombies where the first process of a container takes nobody's status.
+/// Each line is the process to end (a group has a `-` before it), or empty. After the last: end it
+/// with the signal of number `$1`, after 10 s with SIGKILL, and remove the folder `$2`.
+///
+/// An orphan that has ended stays a zombie where the first process of a container takes nobody's
+/// status. `kill -s NAME --` would not take a number, and `kill -1 --` is unknown to dash.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 there() {
-    kill -s 0 -- "$pid" || return 1
+    kill -0 "$pid" || return 1
     read -r _ _ state _ < "/proc/$pid/stat" || return 0
     [ "$state" != Z ]
 }
 pid=
 while read -r line; do pid=$line; done
 if [ -n "$pid" ]; then
-    kill -s "$1" -- "$pid"
+    kill "-$1" "$pid"
     tries=0
     while there && [ "$tries" -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
-    kill -s KILL -- "$pid"
+    kill -9 "$pid"
 fi
 [ -z "$2" ] || rm -rf -- "$2"
 "#;
@@ -44,13 +48,14 @@ pub struct Leash {
 }
 
 impl Leash {
-    /// Ends what it will hold by `signal` (`TERM`), and removes `folder` after that.
+    /// Ends what it will hold by `signal`, and removes `folder` after that.
     ///
     /// # Errors
     /// There is no shell.
-    pub fn new(signal: &str, folder: Option<&Path>) -> Result<Self> {
+    pub fn new(signal: Signal, folder: Option<&Path>) -> Result<Self> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT, "leash", signal]).arg(folder.unwrap_or(Path::new("")));
+        shell.args(["-c", SCRIPT, "leash", &signal.as_raw().to_string()]);
+        shell.arg(folder.unwrap_or(Path::new("")));
         // In a group of its own: Ctrl-C in a terminal goes to the whole group of the owner.
         shell.process_group(0).current_dir("/").stdin(Stdio::piped());
         let shell = shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -81,16 +86,15 @@ impl Leash {
         }
     }
 
-    /// Ends what it holds; `reap` takes the status of that, so that it is seen to be gone.
-    pub fn pull(mut self, reap: impl FnOnce()) {
+    /// From now on its owner counts as gone; dropping it waits until that is done.
+    pub fn pull(&mut self) {
         self.shell.stdin = None;
-        reap();
     }
 }
 
 impl Drop for Leash {
     fn drop(&mut self) {
-        self.shell.stdin = None;
+        self.pull();
         let _ = self.shell.wait();
         // Only where somebody ended the shell.
         if let Some(folder) = &self.folder {

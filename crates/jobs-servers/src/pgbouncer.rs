@@ -12,7 +12,7 @@ use crate::{
     process::{Kind, Process},
 };
 
-const KIND: Kind = Kind { name: "pgbouncer", ready: "process up:", end: "TERM" };
+const KIND: Kind = Kind { name: "pgbouncer", ready: "process up:", end: Signal::TERM };
 
 /// A pgbouncer in transaction mode on a free loopback port, in front of a PostgreSQL. What is set
 /// is the mode, who may come in, and how many; everything else is as an installation has it:

@@ -17,7 +17,7 @@ const KIND: Kind = Kind {
     name: "postgres",
     ready: "database system is ready to accept connections",
     // Immediate shutdown.
-    end: "QUIT",
+    end: Signal::QUIT,
 };
 
 /// Where Debian has a folder for each version.

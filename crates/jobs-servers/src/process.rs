@@ -25,7 +25,7 @@ pub struct Kind {
     /// A line of its log that contains this says that it takes connections.
     pub ready: &'static str,
     /// The signal at which it ends at once, without saving what is thrown away anyway.
-    pub end: &'static str,
+    pub end: Signal,
 }
 
 /// A server with a folder of its own, running or not. Dropped, it is ended and the folder removed.
@@ -33,8 +33,7 @@ pub struct Process {
     kind: &'static Kind,
     folder: PathBuf,
     running: Option<Running>,
-    /// Taken only by drop.
-    leash: Option<Leash>,
+    leash: Leash,
 }
 
 struct Running {
@@ -47,7 +46,7 @@ struct Running {
 impl Process {
     /// A server that does not run yet; `folder` becomes its own.
     pub fn new(kind: &'static Kind, folder: PathBuf) -> Result<Self> {
-        let leash = Some(Leash::new(kind.end, Some(&folder))?);
+        let leash = Leash::new(kind.end, Some(&folder))?;
         Ok(Self { kind, folder, running: None, leash })
     }
 
@@ -81,9 +80,7 @@ impl Process {
         let child = command.process_group(0).current_dir(&self.folder).spawn().map_err(said)?;
         // It holds ends of the pipe.
         drop(command);
-        if let Some(leash) = &mut self.leash {
-            leash.hold(&child);
-        }
+        self.leash.hold(&child);
         let (ready, is_ready) = mpsc::channel();
         let (here, gone) = mpsc::channel();
         let line = self.kind.ready;
@@ -112,9 +109,7 @@ impl Process {
             self.running = Some(running);
             return Err(format!("{name} was still there {PATIENCE:?} after {signal:?}"));
         }
-        if let Some(leash) = &mut self.leash {
-            leash.let_go();
-        }
+        self.leash.let_go();
         let _ = running.writer.join();
         running.child.wait().map(drop).map_err(|error| format!("{name}: {error}"))
     }
@@ -122,13 +117,12 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let running = self.running.take();
-        if let Some(leash) = self.leash.take() {
-            leash.pull(|| {
-                if let Some(mut running) = running {
-                    let _ = running.child.wait();
-                }
-            });
+        self.leash.pull();
+        if let Some(mut running) = self.running.take() {
+            // The leash does this too, if nobody has ended its shell. Its status is taken here,
+            // or it would not be seen to be gone.
+            let _ = kill_process(Pid::from_child(&running.child), self.kind.end);
+            let _ = running.child.wait();
         }
     }
 }

@@ -78,16 +78,24 @@ fn killed() {
     let mut server = PrivatePostgres::start().expect("it starts");
     let port = server.port();
     said(&server.url(), "CREATE TABLE kept AS SELECT 7 AS n");
-    let mut sleeper = client(&server.url());
-    sleeper.args(["-c", "SELECT pg_sleep(600)"]).stderr(Stdio::null());
-    let mut sleeper = sleeper.spawn().expect("psql");
-    let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-    while said(&server.url(), asleep) != "1" {
-        assert_eq!(sleeper.try_wait().expect("a status"), None, "it waits for its answer");
+    let run = |sql| {
+        let mut client = client(&server.url());
+        client.args(["-c", sql]).stdout(Stdio::null()).stderr(Stdio::null());
+        client.spawn().expect("psql")
+    };
+    let mut waiting = run("SELECT pg_sleep(600)");
+    // It does not notice that its postmaster has gone before its statement is done.
+    let busy = "DO $$ BEGIN WHILE clock_timestamp() < now() + '3 s' LOOP END LOOP; END $$";
+    let mut busy = run(busy);
+    let active =
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' OR query ~ '^DO'";
+    while said(&server.url(), active) != "2" {
+        assert!([&mut waiting, &mut busy].map(|client| client.try_wait().unwrap()) == [None; 2]);
     }
     server.kill().expect("it ran");
-    // With its server gone, the client has no answer to wait for.
-    assert!(!sleeper.wait().expect("a status").success());
+    // With its server gone, a client has no answer to wait for.
+    assert!(!waiting.wait().expect("a status").success());
+    busy.wait().expect("a status");
     psql(&server.url(), "SELECT 1").expect_err("nobody is there");
     server.kill().expect_err("it does not run");
     server.start_again().expect("it recovers");
