@@ -90,7 +90,9 @@ fn killed() {
     let active =
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' OR query ~ '^DO'";
     while said(&server.url(), active) != "2" {
-        assert!([&mut waiting, &mut busy].map(|client| client.try_wait().unwrap()) == [None; 2]);
+        for client in [&mut waiting, &mut busy] {
+            assert_eq!(client.try_wait().expect("a status"), None, "it has an answer too soon");
+        }
     }
     server.kill().expect("it ran");
     // With its server gone, a client has no answer to wait for.
