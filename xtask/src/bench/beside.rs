@@ -34,7 +34,7 @@ fn pairs(of: &Options, programs: &Programs, workload: &Workload, other: &str) ->
                 break;
             }
         };
-        if let Err(error) = same_durability(&ours, &theirs) {
+        if let Err(error) = same_durability(&ours, &theirs, of.theirs.as_deref()) {
             eprintln!("{}: not compared: {error}", workload.name);
             break;
         }
@@ -114,18 +114,20 @@ fn flaws(line: &Value, jobs: usize) -> Vec<(&'static str, f64)> {
         .collect()
 }
 
-/// Does a commit of theirs survive what one of ours does, by their own word?
-fn same_durability(ours: &Value, theirs: &Value) -> Result<(), String> {
+/// Does a commit of theirs survive what one of ours does, by their own word, or else by the word of
+/// whoever compares?
+fn same_durability(ours: &Value, theirs: &Value, said: Option<&str>) -> Result<(), String> {
     let word = |line: &Value, field: &str| Some(line.get(field)?.as_str()?.to_lowercase());
     let our = word(ours, "durability").unwrap_or_default();
-    match word(theirs, "durability").or_else(|| word(theirs, "sync")) {
+    let their = word(theirs, "durability").or_else(|| word(theirs, "sync"));
+    match their.or_else(|| said.map(str::to_lowercase)) {
         Some(their) if their == our => Ok(()),
         Some(their) => Err(format!(
             "theirs is durability {their}, ours {our}: change one of them, with --durability for ours"
         )),
         None => Err(format!(
-            "their line does not say its durability: it has to have \"durability\": \"{our}\", if \
-             that is so"
+            "their line does not say its durability: where you know that it is {our}, say \
+             --theirs {our}"
         )),
     }
 }
@@ -162,11 +164,12 @@ mod tests {
     fn only_the_same_durability_is_compared() {
         let ours = json!({ "durability": "full" });
         for same in [json!({ "durability": "full" }), json!({ "sync": "FULL" })] {
-            assert_eq!(same_durability(&ours, &same), Ok(()));
+            assert_eq!(same_durability(&ours, &same, None), Ok(()));
         }
-        let other = same_durability(&ours, &json!({ "sync": "normal" })).unwrap_err();
+        let other = same_durability(&ours, &json!({ "sync": "normal" }), Some("full")).unwrap_err();
         assert!(other.contains("theirs is durability normal, ours full"), "{other}");
-        let silent = same_durability(&ours, &json!({ "peer": "x" })).unwrap_err();
+        assert_eq!(same_durability(&ours, &json!({ "peer": "x" }), Some("full")), Ok(()));
+        let silent = same_durability(&ours, &json!({ "peer": "x" }), None).unwrap_err();
         assert!(silent.contains("does not say"), "{silent}");
     }
 }

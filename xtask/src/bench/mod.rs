@@ -50,6 +50,9 @@ pub struct Options {
     /// compared pair by pair.
     #[arg(long, value_name = "PROGRAM AND ARGUMENTS")]
     beside: Option<String>,
+    /// The durability of that program, where it does not say it itself.
+    #[arg(long, requires = "beside", value_name = "DURABILITY")]
+    theirs: Option<String>,
 }
 
 impl Options {
