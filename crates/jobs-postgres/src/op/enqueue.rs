@@ -1,0 +1,209 @@
+//! Push (P1–P7).
+
+use std::collections::{BTreeSet, HashSet};
+
+use jobs_core::{
+    AuthorizedJob, Error, ErrorKind, JobId, KeyScope, Result,
+    job::RunAt,
+    queue::Pushed,
+    time::{delay_millis, millis_up},
+};
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::{
+    Postgres,
+    db::{Args, get},
+    error::Fault,
+    frontier::Line,
+    row::{self, at},
+};
+
+/// Jobs of one statement.
+const CHUNK: usize = 1000;
+/// How often a push that meets the end of somebody's transaction is made.
+const TRIES: usize = 3;
+
+/// The statement, a call of the function in `enqueue.sql`.
+pub(crate) const SQL: &str = "SELECT * FROM jobs.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
+     $12, $13, $14, $15, $16)";
+
+/// Pushes, a lone one together with those that come meanwhile. One with a key is a statement of its
+/// own: it may wait for somebody's transaction.
+pub(crate) async fn all(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
+    match jobs {
+        [] => Vec::new(),
+        [job] if job.key.is_none() => {
+            let push = |jobs: Vec<AuthorizedJob>| async move { shared(store, &jobs).await };
+            vec![store.pushes.call(job.clone(), push).await]
+        }
+        jobs => {
+            let mut answers = Vec::with_capacity(jobs.len());
+            for chunk in jobs.chunks(CHUNK) {
+                match push(store, chunk).await {
+                    Ok(pushed) => answers.extend(pushed.into_iter().map(Ok)),
+                    Err(error) => answers.extend(chunk.iter().map(|_| Err(error.clone()))),
+                }
+            }
+            answers
+        }
+    }
+}
+
+/// Pushes of several callers: what one of them meets is not the others' (P7).
+async fn shared(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
+    let error = match push(store, jobs).await {
+        Ok(pushed) => return pushed.into_iter().map(Ok).collect(),
+        Err(error) => error,
+    };
+    let connection = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
+    if jobs.len() == 1 || connection {
+        return jobs.iter().map(|_| Err(error.clone())).collect();
+    }
+    let mut answers = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let pushed = push(store, std::slice::from_ref(job)).await;
+        answers.push(pushed.map(|pushed| pushed[0]));
+    }
+    answers
+}
+
+/// Stores jobs in order; the first of an id or key wins.
+async fn push(store: &Postgres, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
+    let mut answers = Vec::with_capacity(jobs.len());
+    let mut rest = jobs;
+    while !rest.is_empty() {
+        let (head, tail) = rest.split_at(distinct(rest));
+        answers.extend(store_all(store, head).await?);
+        rest = tail;
+    }
+    Ok(answers)
+}
+
+async fn store_all(store: &Postgres, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
+    let mut answers: Vec<Option<Pushed>> = vec![None; jobs.len()];
+    let mut left: Vec<usize> = (0..jobs.len()).collect();
+    for _ in 0..TRIES {
+        let asked: Vec<&AuthorizedJob> = left.iter().map(|at| &jobs[*at]).collect();
+        let rows = store.db.call("enqueue", SQL, |args| bind(args, &asked)).await?;
+        let read = read(&rows, asked.len()).map_err(|fault| fault.into_error("enqueue"))?;
+        published(store, &asked, &read);
+        for (at, answer) in left.iter().zip(&read.answers) {
+            answers[*at] = *answer;
+        }
+        left.retain(|at| answers[*at].is_none());
+        if left.is_empty() {
+            return Ok(answers.into_iter().flatten().collect());
+        }
+    }
+    let what = "other transactions push and end the same job or key all the time: try again";
+    Err(Error::new(ErrorKind::Busy, "enqueue", what))
+}
+
+/// What a push answered; none where it is to be made again.
+pub(crate) struct Read {
+    pub answers: Vec<Option<Pushed>>,
+    pub now: i64,
+}
+
+/// Reads the answer to a push of `count` jobs.
+pub(crate) fn read(rows: &[PgRow], count: usize) -> std::result::Result<Read, Fault> {
+    let mut read = Read { answers: vec![Some(Pushed::Stored); count], now: 0 };
+    for row in rows {
+        if get::<i16>(row, at::PART)? == 0 {
+            read.now = get(row, at::RUN_AT)?;
+            continue;
+        }
+        let answer = match get::<i16>(row, at::CODE)? {
+            1 => Some(Pushed::Duplicate(row::state(get(row, at::STATE)?)?)),
+            2 => {
+                let id = JobId(get::<Uuid>(row, at::ID)?);
+                Some(Pushed::KeyHeld(id, row::state(get(row, at::STATE)?)?))
+            }
+            _ => None,
+        };
+        let place = read.answers.get_mut(row::place(row)?);
+        *place.ok_or_else(|| Fault::Corrupt("an answer is for no job".into()))? = answer;
+    }
+    Ok(read)
+}
+
+/// The lines that stored jobs are in now are known to this handle, and who watches is woken.
+pub(crate) fn published(store: &Postgres, jobs: &[&AuthorizedJob], read: &Read) {
+    let stored = jobs.iter().zip(&read.answers);
+    let stored = stored.filter(|(_, answer)| **answer == Some(Pushed::Stored));
+    let lines: BTreeSet<_> = stored
+        .map(|(job, _)| (job.queue.as_str(), job.name.as_str(), job.tenant.as_str(), -job.priority))
+        .collect();
+    let queues: BTreeSet<&str> = lines.iter().map(|line| line.0).collect();
+    for (queue, name, tenant, rank) in &lines {
+        let line = Line {
+            name: (*name).to_owned(),
+            suspect: false,
+            tenant: (*tenant).to_owned(),
+            rank: *rank,
+        };
+        store.frontier.note(queue, line, read.now);
+    }
+    store.wake.tell(&store.db, queues.into_iter().map(str::to_owned));
+}
+
+/// How many from the front share neither an id nor a key.
+pub(crate) fn distinct(jobs: &[AuthorizedJob]) -> usize {
+    let keyless = jobs.iter().all(|job| job.key.is_none());
+    if keyless && jobs.windows(2).all(|pair| pair[0].id < pair[1].id) {
+        return jobs.len();
+    }
+    let mut ids = HashSet::with_capacity(jobs.len());
+    let mut keys = HashSet::new();
+    for (at, job) in jobs.iter().enumerate() {
+        let key = job.key.as_ref().map(|key| (job.tenant.as_str(), key.text.as_str()));
+        if !ids.insert((job.id, job.tenant.as_str())) || key.is_some_and(|key| !keys.insert(key)) {
+            return at;
+        }
+    }
+    jobs.len()
+}
+
+/// A column of all jobs.
+fn column<'j, T>(jobs: &[&'j AuthorizedJob], of: impl Fn(&'j AuthorizedJob) -> T) -> Vec<T> {
+    jobs.iter().map(|job| of(job)).collect()
+}
+
+/// The jobs, column by column.
+pub(crate) fn bind(args: &mut Args, jobs: &[&AuthorizedJob]) -> std::result::Result<(), Fault> {
+    let metadata = |job: &AuthorizedJob| {
+        // A map of text to text always has a JSON form.
+        let text = || serde_json::to_string(&job.metadata).unwrap_or_default();
+        (!job.metadata.is_empty()).then(text)
+    };
+    let scope = |job: &AuthorizedJob| match job.key.as_ref().map(|key| key.scope) {
+        None => 0_i16,
+        Some(KeyScope::UntilFinished) => 1,
+        Some(KeyScope::UntilStarted) => 2,
+    };
+    let due = |job: &AuthorizedJob| match job.run_at {
+        RunAt::At(time) => Some(millis_up(time)),
+        RunAt::Now | RunAt::After(_) => None,
+    };
+    let delay = |job: &AuthorizedJob| match job.run_at {
+        RunAt::After(delay) => Some(delay_millis(delay)),
+        RunAt::Now | RunAt::At(_) => None,
+    };
+    args.add(column(jobs, |job| job.id.0))?;
+    args.add(column(jobs, |job| job.tenant.as_str()))?;
+    args.add(column(jobs, |job| job.queue.as_str()))?;
+    args.add(column(jobs, |job| job.name.as_str()))?;
+    args.add(column(jobs, |job| job.action.as_str()))?;
+    args.add(column(jobs, |job| job.authorized_by.as_str()))?;
+    args.add(column(jobs, |job| job.payload.as_str().as_bytes()))?;
+    args.add(column(jobs, |job| job.priority))?;
+    args.add(column(jobs, |job| i32::try_from(job.max_attempts()).unwrap_or(i32::MAX)))?;
+    args.add(column(jobs, |job| row::timeout_number(job.timeout)))?;
+    args.add(column(jobs, |job| job.key.as_ref().map(|key| key.text.as_str())))?;
+    args.add(column(jobs, scope))?;
+    args.add(column(jobs, metadata))?;
+    args.add(column(jobs, due))?;
+    args.add(column(jobs, delay))?;
+    args.add(jobs.iter().any(|job| job.key.is_some()))
+}

@@ -1,0 +1,227 @@
+-- Jobs as operators see them, in the order asked; stubs are not seen. Stable, so that a page, a job and
+-- its attempts are of one snapshot.
+CREATE FUNCTION jobs.views(p_ids uuid[], p_tenants text[]) RETURNS TABLE (
+  queue text, tenant text, id uuid, name text, suspect bool, rank int2, run_at int8, fence int8,
+  attempt int4, action text, authorized_by text, payload bytea, max_attempts int4, timeout int8,
+  key text, key_scope int2, metadata text, state int2, pushed_at int8, ended_at int8, cancel bool,
+  cause text, worker text, started_at int8, renewed_at int8, lease_until int8, snoozes int4,
+  releases int4, verb text, verb_by text, verb_at int8, last_worker text, last_started_at int8
+) LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
+    SELECT b.queue, b.tenant, b.id, b.name, coalesce(l.suspect, d.suspect), (-b.priority)::int2,
+      coalesce(l.run_at, d.run_at), coalesce(l.fence, d.fence), coalesce(l.attempt, d.attempt), b.action,
+      b.authorized_by, b.payload, b.max_attempts, b.timeout, b.key, b.key_scope, b.metadata,
+      coalesce(l.state, d.state), b.pushed_at, d.ended_at, coalesce(l.cancel, false),
+      (SELECT a.cause FROM jobs.attempt a WHERE a.id = b.id AND a.tenant = b.tenant
+        AND a.cause IS NOT NULL ORDER BY a.fence DESC LIMIT 1),
+      l.worker, l.started_at, l.renewed_at, l.lease_until, coalesce(l.snoozes, d.snoozes),
+      coalesce(l.releases, d.releases), coalesce(l.verb, d.verb), coalesce(l.verb_by, d.verb_by),
+      coalesce(l.verb_at, d.verb_at), d.worker, d.started_at
+    FROM unnest(p_ids, p_tenants) WITH ORDINALITY AS s(id, tenant, at)
+    JOIN jobs.body b ON b.id = s.id AND b.tenant = s.tenant
+    LEFT JOIN jobs.live l ON l.id = b.id AND l.tenant = b.tenant
+    LEFT JOIN jobs.done d ON d.id = b.id AND d.tenant = b.tenant
+    WHERE (l.id IS NOT NULL OR d.id IS NOT NULL) AND d.stub IS NOT true
+    ORDER BY s.at;
+END $$;
+
+-- Walks an index newest id first, chunk by chunk, until the page is full, the rows end, or 1,000 rows or
+-- 250 ms are spent. Every row read counts, stubs and those the filters drop too. Answers the page's
+-- jobs, where it ended (null at the end), whether its stretch was looked at whole, and now.
+-- Which index: the cold states have their own, of a tenant's queues or of a queue. All else walks the
+-- bodies, of a tenant's queues or all of them, and filters.
+CREATE FUNCTION jobs.list(
+  p_tenant text, p_queue text, p_state int2, p_name text, p_id uuid, p_cause text, p_page int4,
+  p_after_id uuid, p_after_tenant text
+) RETURNS TABLE (ids uuid[], tenants text[], next_id uuid, next_tenant text, complete bool, now int8)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  c_rows CONSTANT int4 := 1000;
+  c_chunk CONSTANT int4 := 250;
+  v_began timestamptz := clock_timestamp();
+  v_looked int4 := 0;
+  v_id uuid := coalesce(p_after_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+  v_tenant text := coalesce(p_after_tenant, '');
+  v_queues text[] := ARRAY[p_queue];
+  v_ids uuid[];
+  v_tenants text[];
+  v_parts text[];
+  v_match bool[];
+  v_share int4;
+  v_chunk int4;
+  v_count int4;
+  v_last bool;
+  v_end uuid;
+BEGIN
+  ids := '{}';
+  tenants := '{}';
+  complete := true;
+  now := jobs.now_ms();
+  IF p_queue IS NULL AND (p_tenant IS NOT NULL OR p_state IN (0, 3, 5)) THEN
+    IF p_tenant IS NOT NULL THEN
+      WITH RECURSIVE q AS (
+        (SELECT b.queue FROM jobs.body b WHERE b.tenant = p_tenant ORDER BY b.queue LIMIT 1)
+        UNION ALL
+        SELECT x.queue FROM q CROSS JOIN LATERAL (SELECT b.queue FROM jobs.body b
+          WHERE b.tenant = p_tenant AND b.queue > q.queue ORDER BY b.queue LIMIT 1) x)
+      SELECT array_agg(q.queue) INTO v_queues FROM q;
+    ELSIF p_state = 0 THEN
+      WITH RECURSIVE q AS (
+        (SELECT b.queue FROM jobs.live b WHERE b.state = 0 ORDER BY b.queue LIMIT 1)
+        UNION ALL
+        SELECT x.queue FROM q CROSS JOIN LATERAL (SELECT b.queue FROM jobs.live b
+          WHERE b.state = 0 AND b.queue > q.queue ORDER BY b.queue LIMIT 1) x)
+      SELECT array_agg(q.queue) INTO v_queues FROM q;
+    ELSIF p_state = 3 THEN
+      WITH RECURSIVE q AS (
+        (SELECT b.queue FROM jobs.live b WHERE b.state = 3 ORDER BY b.queue LIMIT 1)
+        UNION ALL
+        SELECT x.queue FROM q CROSS JOIN LATERAL (SELECT b.queue FROM jobs.live b
+          WHERE b.state = 3 AND b.queue > q.queue ORDER BY b.queue LIMIT 1) x)
+      SELECT array_agg(q.queue) INTO v_queues FROM q;
+    ELSE
+      WITH RECURSIVE q AS (
+        (SELECT b.queue FROM jobs.done b WHERE b.state = 5 AND NOT b.stub ORDER BY b.queue LIMIT 1)
+        UNION ALL
+        SELECT x.queue FROM q CROSS JOIN LATERAL (SELECT b.queue FROM jobs.done b
+          WHERE b.state = 5 AND NOT b.stub AND b.queue > q.queue ORDER BY b.queue LIMIT 1) x)
+      SELECT array_agg(q.queue) INTO v_queues FROM q;
+    END IF;
+    IF v_queues IS NULL THEN
+      RETURN NEXT;
+      RETURN;
+    END IF;
+  END IF;
+  LOOP
+    v_chunk := greatest(least(c_chunk, c_rows - v_looked), 1);
+    -- Each queue gives its share of the chunk.
+    v_share := greatest(v_chunk / cardinality(v_queues), 1);
+    IF p_state IN (0, 3) AND p_tenant IS NOT NULL THEN
+      IF p_state = 0 THEN
+        SELECT array_agg(r.id ORDER BY r.id DESC), array_agg(r.tenant ORDER BY r.id DESC),
+          array_agg(r.queue ORDER BY r.id DESC) INTO v_ids, v_tenants, v_parts
+        FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
+          SELECT x.id, x.tenant, x.queue FROM jobs.live x
+          WHERE x.state = 0 AND x.tenant = p_tenant AND x.queue = q.queue
+            AND (x.id < v_id OR (x.id = v_id AND x.tenant < v_tenant)) AND x.id <= v_id
+          ORDER BY x.id DESC LIMIT v_share) r;
+      ELSE
+        SELECT array_agg(r.id ORDER BY r.id DESC), array_agg(r.tenant ORDER BY r.id DESC),
+          array_agg(r.queue ORDER BY r.id DESC) INTO v_ids, v_tenants, v_parts
+        FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
+          SELECT x.id, x.tenant, x.queue FROM jobs.live x
+          WHERE x.state = 3 AND x.tenant = p_tenant AND x.queue = q.queue
+            AND (x.id < v_id OR (x.id = v_id AND x.tenant < v_tenant)) AND x.id <= v_id
+          ORDER BY x.id DESC LIMIT v_share) r;
+      END IF;
+    ELSIF p_state = 0 THEN
+      SELECT array_agg(r.id ORDER BY r.id DESC, r.tenant DESC),
+        array_agg(r.tenant ORDER BY r.id DESC, r.tenant DESC),
+        array_agg(r.queue ORDER BY r.id DESC, r.tenant DESC) INTO v_ids, v_tenants, v_parts
+      FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
+        SELECT x.id, x.tenant, x.queue FROM jobs.live x
+        WHERE x.state = 0 AND x.queue = q.queue AND (x.id, x.tenant) < (v_id, v_tenant)
+        ORDER BY x.id DESC, x.tenant DESC LIMIT v_share) r;
+    ELSIF p_state = 3 THEN
+      SELECT array_agg(r.id ORDER BY r.id DESC, r.tenant DESC),
+        array_agg(r.tenant ORDER BY r.id DESC, r.tenant DESC),
+        array_agg(r.queue ORDER BY r.id DESC, r.tenant DESC) INTO v_ids, v_tenants, v_parts
+      FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
+        SELECT x.id, x.tenant, x.queue FROM jobs.live x
+        WHERE x.state = 3 AND x.queue = q.queue AND (x.id, x.tenant) < (v_id, v_tenant)
+        ORDER BY x.id DESC, x.tenant DESC LIMIT v_share) r;
+    ELSIF p_state = 5 AND p_tenant IS NOT NULL THEN
+      SELECT array_agg(r.id ORDER BY r.id DESC), array_agg(r.tenant ORDER BY r.id DESC),
+        array_agg(r.queue ORDER BY r.id DESC) INTO v_ids, v_tenants, v_parts
+      FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
+        SELECT x.id, x.tenant, x.queue FROM jobs.done x
+        WHERE x.state = 5 AND NOT x.stub AND x.tenant = p_tenant AND x.queue = q.queue
+          AND (x.id < v_id OR (x.id = v_id AND x.tenant < v_tenant)) AND x.id <= v_id
+        ORDER BY x.id DESC LIMIT v_share) r;
+    ELSIF p_state = 5 THEN
+      SELECT array_agg(r.id ORDER BY r.id DESC, r.tenant DESC),
+        array_agg(r.tenant ORDER BY r.id DESC, r.tenant DESC),
+        array_agg(r.queue ORDER BY r.id DESC, r.tenant DESC) INTO v_ids, v_tenants, v_parts
+      FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
+        SELECT x.id, x.tenant, x.queue FROM jobs.done x
+        WHERE x.state = 5 AND NOT x.stub AND x.queue = q.queue AND (x.id, x.tenant) < (v_id, v_tenant)
+        ORDER BY x.id DESC, x.tenant DESC LIMIT v_share) r;
+    ELSIF p_tenant IS NOT NULL THEN
+      SELECT array_agg(r.id ORDER BY r.id DESC), array_agg(r.tenant ORDER BY r.id DESC),
+        array_agg(r.queue ORDER BY r.id DESC) INTO v_ids, v_tenants, v_parts
+      FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
+        SELECT x.id, x.tenant, x.queue FROM jobs.body x
+        WHERE x.tenant = p_tenant AND x.queue = q.queue
+          AND (x.id < v_id OR (x.id = v_id AND x.tenant < v_tenant)) AND x.id <= v_id
+        ORDER BY x.id DESC LIMIT v_share) r;
+    ELSE
+      v_share := v_chunk;
+      SELECT array_agg(r.id ORDER BY r.id DESC, r.tenant DESC),
+        array_agg(r.tenant ORDER BY r.id DESC, r.tenant DESC),
+        array_agg(''::text) INTO v_ids, v_tenants, v_parts
+      FROM (
+        SELECT x.id, x.tenant FROM jobs.body x WHERE (x.id, x.tenant) < (v_id, v_tenant)
+        ORDER BY x.id DESC, x.tenant DESC LIMIT v_share) r;
+    END IF;
+    v_count := coalesce(cardinality(v_ids), 0);
+    -- What is older than the end of a full share waits: rows of that share may lie before it.
+    SELECT max(f.last)::uuid, count(*) = 0 INTO v_end, v_last FROM (
+      SELECT min(s.id::text) AS last FROM unnest(v_ids, v_parts) AS s(id, part)
+      GROUP BY s.part HAVING count(*) >= v_share) f;
+    IF NOT v_last THEN
+      SELECT count(*) INTO v_count FROM unnest(v_ids) AS s(id) WHERE s.id >= v_end;
+      v_ids := v_ids[1:v_count];
+      v_tenants := v_tenants[1:v_count];
+    END IF;
+    SELECT array_agg(
+        d.stub IS NOT true AND coalesce(l.state, d.state) IS NOT NULL
+        AND (p_state IS NULL OR coalesce(l.state, d.state) = p_state)
+        AND (p_queue IS NULL OR b.queue = p_queue) AND (p_name IS NULL OR b.name = p_name)
+        AND (p_id IS NULL OR b.id = p_id)
+        AND (p_cause IS NULL OR coalesce(strpos((SELECT a.cause FROM jobs.attempt a
+          WHERE a.id = b.id AND a.tenant = b.tenant AND a.cause IS NOT NULL
+          ORDER BY a.fence DESC LIMIT 1), p_cause), 0) > 0) ORDER BY s.at)
+    INTO v_match
+    FROM unnest(v_ids, v_tenants) WITH ORDINALITY AS s(id, tenant, at)
+    LEFT JOIN jobs.body b ON b.id = s.id AND b.tenant = s.tenant
+    LEFT JOIN jobs.live l ON l.id = s.id AND l.tenant = s.tenant
+    LEFT JOIN jobs.done d ON d.id = s.id AND d.tenant = s.tenant;
+    FOR i IN 1..v_count LOOP
+      IF v_match[i] THEN
+        ids := ids || v_ids[i];
+        tenants := tenants || v_tenants[i];
+        IF cardinality(ids) = p_page THEN
+          IF NOT v_last OR i < v_count THEN
+            next_id := v_ids[i];
+            next_tenant := v_tenants[i];
+          END IF;
+          RETURN NEXT;
+          RETURN;
+        END IF;
+      END IF;
+    END LOOP;
+    v_looked := v_looked + greatest(v_count, 1);
+    IF v_last THEN
+      RETURN NEXT;
+      RETURN;
+    END IF;
+    v_id := v_ids[v_count];
+    v_tenant := v_tenants[v_count];
+    IF v_looked >= c_rows OR clock_timestamp() - v_began >= interval '250 milliseconds' THEN
+      next_id := v_id;
+      next_tenant := v_tenant;
+      complete := false;
+      RETURN NEXT;
+      RETURN;
+    END IF;
+  END LOOP;
+END $$;

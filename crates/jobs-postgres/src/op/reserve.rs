@@ -1,0 +1,123 @@
+//! Reserve (R1–R8). Who is next is decided in `reserve.sql`.
+
+use std::time::Duration;
+
+use jobs_core::{
+    Claim, Result, Settled, Settlement,
+    queue::{Delivery, Reserve, Reserved},
+    time::delay_millis,
+};
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use super::settle;
+use crate::{
+    Postgres,
+    db::{Args, get},
+    error::Fault,
+    frontier::{Asked, Line},
+    row::{self, at},
+};
+
+/// The longest that [`Reserved::next_due`] says.
+const HOUR: i64 = 3_600_000;
+
+const RESERVE: &str = "SELECT * FROM jobs.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+     $13, $14, $15)";
+const EXCHANGE: &str = "SELECT * FROM jobs.exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
+
+/// Settles, then reserves, in one call. None asked does no I/O.
+pub(crate) async fn all(
+    store: &Postgres,
+    settlements: &[Settlement],
+    request: &Reserve,
+) -> Result<(Vec<Settled>, Reserved)> {
+    if request.most() == 0 {
+        return Ok((settle::all(store, settlements).await?, Reserved::default()));
+    }
+    let asked = store.frontier.ask(request.queue(), request.names());
+    let (operation, sql) = match settlements {
+        [] => ("reserve", RESERVE),
+        _ => ("settle_and_reserve", EXCHANGE),
+    };
+    let rows = store.db.call(operation, sql, |args| {
+        if !settlements.is_empty() {
+            settle::bind(args, settlements)?;
+        }
+        bind(args, request, &asked)
+    });
+    let rows = rows.await?;
+    let settled = settle::read(store, &rows, settlements);
+    let settled = settled.map_err(|fault| fault.into_error(operation))?;
+    let reserved = read(store, &rows, request, &asked);
+    Ok((settled, reserved.map_err(|fault| fault.into_error(operation))?))
+}
+
+fn bind(args: &mut Args, request: &Reserve, asked: &Asked) -> std::result::Result<(), Fault> {
+    let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
+    args.add(request.queue())?;
+    args.add(request.names())?;
+    args.add(request.quick())?;
+    args.add(number(request.free_slots()))?;
+    args.add(number(request.most()))?;
+    args.add(delay_millis(request.leased_for().length()))?;
+    args.add(request.nonce_of().0)?;
+    args.add(request.worker())?;
+    args.add(asked.look)?;
+    let lines = || asked.lines.iter();
+    args.add(lines().map(|(line, _)| line.name.as_str()).collect::<Vec<_>>())?;
+    args.add(lines().map(|(line, _)| line.suspect).collect::<Vec<_>>())?;
+    args.add(lines().map(|(line, _)| line.tenant.as_str()).collect::<Vec<_>>())?;
+    args.add(lines().map(|(line, _)| line.rank).collect::<Vec<_>>())?;
+    args.add(lines().map(|(_, place)| place.0).collect::<Vec<_>>())?;
+    args.add(lines().map(|(_, place)| place.1).collect::<Vec<_>>())
+}
+
+fn read(
+    store: &Postgres,
+    rows: &[PgRow],
+    request: &Reserve,
+    asked: &Asked,
+) -> std::result::Result<Reserved, Fault> {
+    let (mut reserved, mut lines, mut head) = (Reserved::default(), Vec::new(), None);
+    for row in rows {
+        match get::<i16>(row, at::PART)? {
+            0 => {
+                let (now, due): (i64, Option<i64>) = (get(row, at::RUN_AT)?, get(row, at::FENCE)?);
+                let wait = due.map(|due| due.saturating_sub(now).clamp(0, HOUR));
+                reserved.next_due = wait.map(|wait| Duration::from_millis(wait.unsigned_abs()));
+                head = Some(get::<i16>(row, at::CODE)? > 0);
+            }
+            1 => match delivery(row, request) {
+                Ok(delivery) => reserved.deliveries.push(delivery),
+                Err(fault) => {
+                    let error = fault.into_error("reserve");
+                    tracing::error!(%error, "a job that cannot be read is left to its lease's end");
+                }
+            },
+            2 => {
+                let (line, due): (Line, i64) = row::line(row)?;
+                let place = (due, get::<Uuid>(row, at::ID)?);
+                lines.push((line, place, get::<i16>(row, at::CODE)? > 0));
+            }
+            _ => {}
+        }
+    }
+    // A repetition answers what was taken, and of the lines nothing.
+    if let Some(looked) = head {
+        let visited = reserved.deliveries.iter().map(|delivery| delivery.job.tenant.as_str());
+        let visited: Vec<_> = visited.collect();
+        let (queue, names) = (request.queue(), request.names());
+        store.frontier.answered(queue, names, asked, looked, lines, &visited);
+    }
+    Ok(reserved)
+}
+
+fn delivery(row: &PgRow, request: &Reserve) -> std::result::Result<Delivery, Fault> {
+    let job = row::job(row, at::QUEUE)?;
+    let nonce = request.nonce_of();
+    let claim = Claim { job: job.job_ref(), fence: get(row, at::FENCE)?, nonce };
+    let attempt = row::small(get(row, at::ATTEMPT)?);
+    Ok(Delivery { claim, job, attempt, suspect: get(row, at::SUSPECT)? })
+}

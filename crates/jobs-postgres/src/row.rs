@@ -1,0 +1,111 @@
+//! Rows to jobs and back. Nothing here trusts a stored value: a damaged one is an answer.
+
+use std::collections::BTreeMap;
+
+use jobs_core::{
+    Job, JobId, Key, KeyScope, OutcomeKind, Payload, State,
+    job::{RunAt, Timeout},
+    time::from_millis,
+};
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::{db::get, error::Fault, frontier::Line};
+
+/// The columns of `jobs.answer`.
+pub(crate) mod at {
+    pub const PART: usize = 0;
+    pub const AT: usize = 1;
+    pub const CODE: usize = 2;
+    pub const STATE: usize = 3;
+    pub const QUEUE: usize = 4;
+    pub const TENANT: usize = 5;
+    pub const ID: usize = 6;
+    pub const NAME: usize = 7;
+    pub const SUSPECT: usize = 8;
+    pub const RANK: usize = 9;
+    pub const RUN_AT: usize = 10;
+    pub const FENCE: usize = 11;
+    pub const ATTEMPT: usize = 12;
+    pub const ACTION: usize = 13;
+}
+
+/// The place, counted from 0, that an answer is for.
+pub(crate) fn place(row: &PgRow) -> Result<usize, Fault> {
+    let at: i32 = get(row, at::AT)?;
+    usize::try_from(at - 1).map_err(|_| Fault::Corrupt("an answer is for no place".into()))
+}
+
+pub(crate) fn state(number: i16) -> Result<State, Fault> {
+    let found = usize::try_from(number).ok().and_then(|at| State::ALL.get(at));
+    found.copied().ok_or_else(|| Fault::Corrupt(format!("{number} is no state's number")))
+}
+
+pub(crate) fn outcome(number: i16) -> Result<OutcomeKind, Fault> {
+    let found = usize::try_from(number).ok().and_then(|at| OutcomeKind::ALL.get(at));
+    found.copied().ok_or_else(|| Fault::Corrupt(format!("{number} is no outcome's number")))
+}
+
+pub(crate) fn small(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or_default()
+}
+
+/// The line that an answer names, and when its job is due.
+pub(crate) fn line(row: &PgRow) -> Result<(Line, i64), Fault> {
+    let line = Line {
+        name: get(row, at::NAME)?,
+        suspect: get(row, at::SUSPECT)?,
+        tenant: get(row, at::TENANT)?,
+        rank: get(row, at::RANK)?,
+    };
+    Ok((line, get(row, at::RUN_AT)?))
+}
+
+/// The job of columns from `at` on: queue, tenant, id, name, suspect, rank, run_at, fence, attempt,
+/// action, authorized_by, payload, max_attempts, timeout, key, key_scope, metadata.
+pub(crate) fn job(row: &PgRow, at: usize) -> Result<Job, Fault> {
+    let bytes: Vec<u8> = get(row, at + 11)?;
+    let text = String::from_utf8(bytes).map_err(|e| Fault::Corrupt(e.to_string()))?;
+    let payload = Payload::from_json(text).map_err(|e| Fault::Corrupt(e.to_string()))?;
+    let scope = match get::<i16>(row, at + 15)? {
+        2 => KeyScope::UntilStarted,
+        _ => KeyScope::UntilFinished,
+    };
+    let metadata = match get::<Option<&str>>(row, at + 16)? {
+        None => BTreeMap::new(),
+        Some(text) => serde_json::from_str(text)
+            .map_err(|e| Fault::Corrupt(format!("metadata cannot be read: {e}")))?,
+    };
+    Ok(Job {
+        id: JobId(get::<Uuid>(row, at + 2)?),
+        queue: get(row, at)?,
+        name: get(row, at + 3)?,
+        tenant: get(row, at + 1)?,
+        action: get(row, at + 9)?,
+        authorized_by: get(row, at + 10)?,
+        payload,
+        run_at: RunAt::At(from_millis(get(row, at + 6)?)),
+        priority: -get::<i16>(row, at + 5)?,
+        max_attempts: Some(small(get(row, at + 12)?)),
+        timeout: timeout(get(row, at + 13)?),
+        key: get::<Option<String>>(row, at + 14)?.map(|text| Key { text, scope }),
+        metadata,
+    })
+}
+
+/// 0 the type's, −1 never, else nanoseconds.
+pub(crate) fn timeout_number(timeout: Timeout) -> i64 {
+    match timeout {
+        Timeout::Default => 0,
+        Timeout::Never => -1,
+        Timeout::After(limit) => i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX),
+    }
+}
+
+fn timeout(number: i64) -> Timeout {
+    match u64::try_from(number) {
+        Ok(0) => Timeout::Default,
+        Ok(nanos) => Timeout::After(std::time::Duration::from_nanos(nanos)),
+        Err(_) => Timeout::Never,
+    }
+}

@@ -1,0 +1,145 @@
+//! The schema: migrations of the driver's own, under a lock of its own, and its version.
+
+use jobs_core::{Error, ErrorKind, Result};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+
+use crate::{
+    db::{Db, in_schema, quoted},
+    error::Fault,
+};
+
+/// The statements of each version, from 1. Functions stand beside the code that calls them.
+const MIGRATIONS: &[&[&str]] = &[&[
+    include_str!("../migrations/0001_jobs.sql"),
+    include_str!("op/enqueue.sql"),
+    include_str!("op/settle.sql"),
+    include_str!("op/reserve.sql"),
+    include_str!("op/renew.sql"),
+    include_str!("op/sweep.sql"),
+    include_str!("op/retry.sql"),
+    include_str!("op/cancel.sql"),
+    include_str!("op/delete.sql"),
+    include_str!("op/set_lane.sql"),
+    include_str!("op/list.sql"),
+    include_str!("op/counts.sql"),
+]];
+
+/// The schema that this release makes. It also runs on the next one, because migrations only add.
+pub const SCHEMA: u32 = MIGRATIONS.len() as u32;
+
+/// The oldest server it runs on. `EXTRACT` answers numbers from 14 on; before, milliseconds of a
+/// double would be rounded.
+pub const OLDEST_SERVER: u32 = 14;
+
+/// What a migration of `schema` runs, from version `from` + 1 on.
+fn steps(schema: &str, from: u32) -> String {
+    let mut sql = String::new();
+    for (version, parts) in (1..).zip(MIGRATIONS).filter(|(version, _)| *version > from) {
+        for part in *parts {
+            sql.push_str(&in_schema(part, schema));
+            sql.push('\n');
+        }
+        let done = "INSERT INTO jobs.migration VALUES";
+        sql.push_str(&in_schema(done, schema));
+        sql.push_str(&format!(" ({version}, now());\n"));
+    }
+    sql
+}
+
+/// The schema itself and the driver's own table of migrations, beside the application's.
+fn ground(schema: &str) -> String {
+    let table = "CREATE TABLE IF NOT EXISTS jobs.migration (
+  version int4 PRIMARY KEY,
+  applied_at timestamptz NOT NULL
+);\n";
+    format!("CREATE SCHEMA {};\n{}", quoted(schema), in_schema(table, schema))
+}
+
+/// The whole schema as one transaction of SQL, for whoever may run it where the application may not.
+pub fn sql(schema: &str) -> String {
+    format!("BEGIN;\n{}{}COMMIT;\n", ground(schema), steps(schema, 0))
+}
+
+/// Is the server new enough, and the schema not newer than this release knows?
+pub(crate) async fn check(db: &Db) -> Result<()> {
+    let schema = db.options.schema.clone();
+    let found = db
+        .with("connect", |mut conn| async move {
+            let server = conn.server_version_num().unwrap_or_default() / 10_000;
+            let encoding: String =
+                sqlx::query("SHOW server_encoding").fetch_one(&mut conn).await?.try_get(0)?;
+            let version = version(&mut conn, &schema).await?;
+            conn.close().await.ok();
+            Ok((server, encoding, version))
+        })
+        .await;
+    let (server, encoding, version) = found?;
+    if server < OLDEST_SERVER {
+        let what = format!("PostgreSQL {server} is too old: {OLDEST_SERVER} is the oldest it runs on");
+        return Err(Error::new(ErrorKind::Unsafe, "connect", what));
+    }
+    if encoding != "UTF8" {
+        let what = format!("the database's encoding is {encoding}: names need one in UTF8");
+        return Err(Error::new(ErrorKind::Refused, "connect", what));
+    }
+    if version > SCHEMA + 1 {
+        return Err(newer(version, "connect"));
+    }
+    Ok(())
+}
+
+fn newer(found: u32, operation: &'static str) -> Error {
+    let what = format!(
+        "the schema is version {found}, this release runs on {SCHEMA} and the next: deploy a newer \
+         release"
+    );
+    Error::new(ErrorKind::Schema, operation, what)
+}
+
+/// The version of the schema, 0 when there is none.
+async fn version(conn: &mut PgConnection, schema: &str) -> std::result::Result<u32, Fault> {
+    let table = "SELECT to_regclass($1) IS NOT NULL";
+    let name = format!("{}.migration", quoted(schema));
+    let there: bool = sqlx::query(table).bind(name).fetch_one(&mut *conn).await?.try_get(0)?;
+    if !there {
+        return Ok(0);
+    }
+    let newest = in_schema("SELECT coalesce(max(version), 0) FROM jobs.migration", schema);
+    let newest: i32 =
+        sqlx::query(AssertSqlSafe(newest)).fetch_one(&mut *conn).await?.try_get(0)?;
+    Ok(u32::try_from(newest).unwrap_or_default())
+}
+
+/// Brings the schema to this release's version, in one transaction, one process at a time.
+pub(crate) async fn migrate(db: &Db) -> Result<()> {
+    let schema = db.options.schema.clone();
+    let found = db
+        .with("migrate", |mut conn| async move {
+            let mut tx = conn.begin().await?;
+            // A lock of the schema's own, so that the application's migrations wait for nothing.
+            let lock = "SELECT pg_advisory_xact_lock(hashtext('jobs migration'), hashtext($1))";
+            // Another process may take longer than a call waits for a lock.
+            (&mut *tx).execute("SET LOCAL lock_timeout = 0").await?;
+            sqlx::query(lock).bind(&schema).execute(&mut *tx).await?;
+            let found = version(&mut tx, &schema).await?;
+            if found < SCHEMA {
+                let there = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
+                let there = sqlx::query(there).bind(&schema).fetch_optional(&mut *tx).await?;
+                let mut text = ground(&schema);
+                if there.is_some() {
+                    // Making it again would need a privilege on the database.
+                    text = text.lines().skip(1).collect::<Vec<_>>().join("\n");
+                }
+                text.push_str(&steps(&schema, found));
+                (&mut *tx).execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;
+            }
+            tx.commit().await?;
+            conn.close().await.ok();
+            Ok(found)
+        })
+        .await?;
+    if found > SCHEMA + 1 {
+        return Err(newer(found, "migrate"));
+    }
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! The suite on PostgreSQL.
+
+use std::{
+    collections::HashMap,
+    process::ExitCode,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use jobs_core::{
+    Admin, AuthorizedJob, Error, ErrorKind, Result, async_trait, queue::Pushed,
+    retention::Retention,
+};
+use jobs_postgres::{Options, Postgres, PushedIn};
+use jobs_testkit::{
+    fixture::{Fixture, Transaction},
+    harness,
+};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, postgres::PgPoolOptions};
+
+/// The server's URL.
+const URL: &str = "JOBS_TEST_POSTGRES_URL";
+
+/// One schema for each namespace.
+#[derive(Default)]
+struct Schemas {
+    url: Option<String>,
+    /// The handles on each, which look at everything again after their instants were moved.
+    handles: Mutex<HashMap<String, Vec<Postgres>>>,
+}
+
+/// Every instant that is stored.
+const INSTANTS: &[(&str, &[&str])] = &[
+    ("queue", &["paused_until", "changed_at"]),
+    ("lane", &["paused_until", "changed_at"]),
+    ("live", &["run_at", "lease_until", "started_at", "renewed_at", "verb_at"]),
+    ("body", &["pushed_at", "due"]),
+    ("done", &["run_at", "ended_at", "started_at", "verb_at"]),
+    ("attempt", &["started_at", "ended_at"]),
+    ("taken", &["until"]),
+    ("worker", &["since", "seen"]),
+];
+
+impl Schemas {
+    fn url(&self) -> &str {
+        self.url.as_deref().expect("a server")
+    }
+
+    fn options(&self, namespace: &str) -> Options {
+        Options::new(self.url()).expect("a URL").schema(namespace).expect("a name")
+    }
+
+    async fn open(&self, namespace: &str, options: Options) -> Postgres {
+        let store = Postgres::open(options).await.expect("the server answers");
+        store.migrate().await.expect("migrates");
+        let mut handles = self.handles.lock().expect("not poisoned");
+        handles.entry(namespace.to_owned()).or_default().push(store.clone());
+        store
+    }
+
+    async fn run(&self, sql: String) {
+        let mut conn = PgConnection::connect(self.url()).await.expect("the server answers");
+        (&mut conn).execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.expect("it runs");
+        conn.close().await.ok();
+    }
+}
+
+#[async_trait]
+impl Fixture for Schemas {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn unavailable(&self) -> Option<String> {
+        let why = format!("set {URL} to the URL of a server, or run `cargo xtask test --install`");
+        self.url.is_none().then_some(why)
+    }
+
+    async fn make(&self, namespace: &str, retention: Retention) -> Arc<dyn Admin> {
+        let options = self.options(namespace).retention(retention);
+        Arc::new(self.open(namespace, options).await)
+    }
+
+    async fn age(&self, namespace: &str, by: Duration) {
+        let by = i64::try_from(by.as_millis()).expect("a sane time");
+        let mut sql = String::from("BEGIN;\n");
+        for (table, columns) in INSTANTS {
+            let sets: Vec<_> = columns.iter().map(|c| format!("{c} = {c} - {by}")).collect();
+            sql.push_str(&format!("UPDATE {namespace}.{table} SET {};\n", sets.join(", ")));
+        }
+        // A minute's start stays one: counts are kept by whole minutes.
+        let minutes = by / 60_000 * 60_000;
+        sql.push_str(&format!("UPDATE {namespace}.minute SET at = at - {minutes};\nCOMMIT"));
+        self.run(sql).await;
+        let handles = self.handles.lock().expect("not poisoned");
+        handles.get(namespace).into_iter().flatten().for_each(Postgres::forget);
+    }
+
+    async fn make_cut(&self, namespace: &str, after: usize) -> Arc<dyn Admin> {
+        let options = self.options(namespace).cut_after(after);
+        Arc::new(self.open(namespace, options).await)
+    }
+
+    async fn begin(&self, namespace: &str) -> Option<Box<dyn Transaction>> {
+        let handle = self.open(namespace, self.options(namespace)).await;
+        let pool = PgPoolOptions::new().max_connections(1).connect(self.url()).await;
+        let transaction = pool.expect("a pool").begin().await.expect("it begins");
+        Some(Box::new(Callers { handle, transaction, pushed: Vec::new() }))
+    }
+
+    async fn remove(&self, namespace: &str) {
+        self.handles.lock().expect("not poisoned").remove(namespace);
+        self.run(format!("DROP SCHEMA IF EXISTS {namespace} CASCADE")).await;
+    }
+}
+
+/// A caller's own transaction.
+struct Callers {
+    handle: Postgres,
+    transaction: sqlx::Transaction<'static, sqlx::Postgres>,
+    pushed: Vec<PushedIn>,
+}
+
+#[async_trait]
+impl Transaction for Callers {
+    async fn push(&mut self, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
+        let pushed = self.handle.push_in(&mut self.transaction, jobs).await?;
+        let answers = pushed.pushed.clone();
+        self.pushed.push(pushed);
+        Ok(answers)
+    }
+
+    async fn commit(self: Box<Self>) -> Result<()> {
+        let lost = |error| Error::with_source(ErrorKind::Busy, "commit", "not committed", error);
+        self.transaction.commit().await.map_err(lost)?;
+        for pushed in self.pushed {
+            pushed.wake();
+        }
+        Ok(())
+    }
+
+    async fn rollback(self: Box<Self>) {
+        self.transaction.rollback().await.expect("rolls back");
+    }
+}
+
+fn main() -> ExitCode {
+    let url = std::env::var(URL).ok();
+    harness::run(Schemas { url, ..Schemas::default() })
+}
