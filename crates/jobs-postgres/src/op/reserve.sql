@@ -143,7 +143,9 @@ BEGIN
         FOR i IN 1..n LOOP
           IF l_left[i] AND (v_free > 0 OR l_quick[i]) THEN
             n_open[l_name[i]] := true;
-            v_several := v_several OR v_other <> l_lane[i];
+            IF v_other <> l_lane[i] THEN
+              v_several := true;
+            END IF;
             v_other := l_lane[i];
           END IF;
         END LOOP;
@@ -302,11 +304,11 @@ BEGIN
     RETURN QUERY SELECT * FROM jobs.deliver(v_ids, v_tenants, p_nonce);
   END IF;
   RETURN QUERY
-    SELECT 2::int2, NULL::int4, s.some::int4::int2, NULL::int2, NULL::text, s.tenant, s.id, s.name,
+    SELECT 2::int2, NULL::int4, s.has::int4::int2, NULL::int2, NULL::text, s.tenant, s.id, s.name,
       s.suspect, s.rank, s.due, NULL::int8, NULL::int4, NULL::text, NULL::text, NULL::bytea, NULL::int4,
       NULL::int8, NULL::text, NULL::int2, NULL::text
     FROM unnest(l_names, l_suspects, l_tenants, l_ranks, l_dues, l_ids, l_left)
-      AS s(name, suspect, tenant, rank, due, id, some);
+      AS s(name, suspect, tenant, rank, due, id, has);
 END $$;
 
 -- The first jobs of every line with work of known names: a walk from line to line, whose cost is that
