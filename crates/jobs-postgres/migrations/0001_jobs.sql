@@ -28,8 +28,8 @@ CREATE TABLE jobs.body (
   payload bytea NOT NULL,
   PRIMARY KEY (id, tenant)
 );
--- A tenant's lists walk it newest id first, queue by queue.
-CREATE INDEX body_lane ON jobs.body (tenant, queue, id);
+-- Lists of a tenant or of a queue with few walk it newest id first, lane by lane.
+CREATE INDEX body_lane ON jobs.body (queue, tenant, id);
 
 -- Where a live job stands: narrow, because each of its turns writes a new version of the row.
 -- `rank` is the negated priority; `keyed` is 1 while it holds a key until finished, 2 until started;

@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use jobs_core::{Error, ErrorKind, Result};
+use jobs_core::{ErrorKind, Result};
 use sqlx::{
     AssertSqlSafe, Connection, Executor, PgConnection,
     postgres::{PgArguments, PgRow},
@@ -241,7 +241,3 @@ where
     Ok(sqlx::Row::try_get(row, at)?)
 }
 
-/// A defect that a row shows.
-pub(crate) fn unreadable(operation: &'static str) -> impl Fn(Fault) -> Error {
-    move |fault| fault.into_error(operation)
-}

@@ -39,11 +39,20 @@ struct From {
     noted: u64,
 }
 
+/// The last look at all lines of a name.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at: Instant,
+    /// Every job that was due before is in line.
+    since: i64,
+    /// When this handle last scheduled a job.
+    noted: u64,
+}
+
 #[derive(Debug, Default)]
 struct Known {
     lines: BTreeMap<Line, From>,
-    /// By name, when all its lines were looked for.
-    looked: HashMap<String, Instant>,
+    looked: HashMap<String, Look>,
     /// By tenant, the number of its last visit.
     visits: HashMap<String, u64>,
 }
@@ -63,9 +72,20 @@ pub(crate) struct Frontier(Mutex<Inner>);
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub look: bool,
+    /// No scheduled job is due before.
+    pub due_since: i64,
     pub lines: Vec<(Line, Place)>,
     count: u64,
-    since: Instant,
+    at: Instant,
+}
+
+/// What a reserve answered about lines.
+#[derive(Debug, Default)]
+pub(crate) struct Answered {
+    pub looked: bool,
+    pub due_since: i64,
+    /// Those with work from a place on, and those without.
+    pub lines: Vec<(Line, Place, bool)>,
 }
 
 impl Frontier {
@@ -77,15 +97,15 @@ impl Frontier {
     /// The lines of `names`, and whether it is time to look for all again.
     pub fn ask(&self, queue: &str, names: &[String]) -> Asked {
         let inner = self.lock();
-        let (count, since) = (inner.count, Instant::now());
-        let Some(known) = inner.queues.get(queue) else {
-            return Asked { look: true, lines: Vec::new(), count, since };
-        };
-        let fresh =
-            |name: &String| known.looked.get(name).is_some_and(|at| since - *at < LOOK);
-        if !names.iter().all(fresh) {
-            return Asked { look: true, lines: Vec::new(), count, since };
+        let (count, at) = (inner.count, Instant::now());
+        let look = Asked { look: true, due_since: 0, lines: Vec::new(), count, at };
+        let Some(known) = inner.queues.get(queue) else { return look };
+        let looks = names.iter().map(|name| known.looked.get(name));
+        let Some(looks) = looks.collect::<Option<Vec<_>>>() else { return look };
+        if looks.iter().any(|look| at - look.at >= LOOK) {
+            return look;
         }
+        let due_since = looks.iter().map(|look| look.since).min().unwrap_or_default();
         let of_names = |(line, _): &(&Line, &From)| names.binary_search(&line.name).is_ok();
         let lines = known.lines.iter().filter(of_names);
         let mut lines: Vec<_> = lines.map(|(line, from)| (line.clone(), from.place)).collect();
@@ -94,32 +114,42 @@ impl Frontier {
             lines.sort_by_cached_key(|(line, _)| visit(line));
             lines.truncate(MOST);
         }
-        Asked { look: false, lines, count, since }
+        Asked { look: false, due_since, lines, count, at }
     }
 
-    /// Takes note of what the reserve answered: lines with work from a place on, and those without.
+    /// Takes note of what the reserve answered.
     pub fn answered(
         &self,
         queue: &str,
         names: &[String],
         asked: &Asked,
-        looked: bool,
-        lines: Vec<(Line, Place, bool)>,
+        answered: Answered,
         visited: &[&str],
     ) {
         let mut inner = self.lock();
         inner.count += 1;
         let count = inner.count;
         let known = inner.queues.entry(queue.to_owned()).or_default();
-        if looked {
+        if answered.looked {
             known.lines.retain(|line, from| {
                 from.noted > asked.count || names.binary_search(&line.name).is_err()
             });
-            for name in names {
-                known.looked.insert(name.clone(), asked.since);
+        }
+        for name in names {
+            let since = answered.due_since;
+            match known.looked.get_mut(name) {
+                Some(look) if look.noted > asked.count => look.since = look.since.min(since),
+                Some(look) => look.since = since,
+                None if answered.looked => {
+                    known.looked.insert(name.clone(), Look { at: asked.at, since, noted: 0 });
+                }
+                None => {}
+            }
+            if let (true, Some(look)) = (answered.looked, known.looked.get_mut(name)) {
+                look.at = asked.at;
             }
         }
-        for (line, place, some) in lines {
+        for (line, place, some) in answered.lines {
             match known.lines.get_mut(&line) {
                 // Somebody of this handle put a job there meanwhile.
                 Some(from) if from.noted > asked.count => from.place = from.place.min(place),
@@ -151,6 +181,17 @@ impl Frontier {
             let place = (due, Uuid::nil());
             let from = known.lines.entry(line).or_insert(From { place, noted });
             *from = From { place: from.place.min(place), noted };
+        }
+    }
+
+    /// This handle scheduled a job that is due at `due` or later.
+    pub fn note_due(&self, queue: &str, name: &str, due: i64) {
+        let mut inner = self.lock();
+        inner.count += 1;
+        let noted = inner.count;
+        let known = inner.queues.get_mut(queue);
+        if let Some(look) = known.and_then(|known| known.looked.get_mut(name)) {
+            *look = Look { since: look.since.min(due), noted, ..*look };
         }
     }
 

@@ -1,6 +1,6 @@
 //! Rows to jobs and back. Nothing here trusts a stored value: a damaged one is an answer.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use jobs_core::{
     Job, JobId, Key, KeyScope, OutcomeKind, Payload, State,
@@ -27,7 +27,7 @@ pub(crate) mod at {
     pub const RUN_AT: usize = 10;
     pub const FENCE: usize = 11;
     pub const ATTEMPT: usize = 12;
-    pub const ACTION: usize = 13;
+    pub const SINCE: usize = 17;
 }
 
 /// The place, counted from 0, that an answer is for.
@@ -44,6 +44,14 @@ pub(crate) fn state(number: i16) -> Result<State, Fault> {
 pub(crate) fn outcome(number: i16) -> Result<OutcomeKind, Fault> {
     let found = usize::try_from(number).ok().and_then(|at| OutcomeKind::ALL.get(at));
     found.copied().ok_or_else(|| Fault::Corrupt(format!("{number} is no outcome's number")))
+}
+
+/// As the server can be asked for it: text with a NUL is nobody's name.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    match text.contains('\0') {
+        true => text.replace('\0', "\u{fffd}").into(),
+        false => text.into(),
+    }
 }
 
 pub(crate) fn small(number: i32) -> u32 {

@@ -14,7 +14,7 @@ const SQL: &str = "SELECT * FROM jobs.cancel($1, $2, $3, $4)";
 
 /// The jobs asked for.
 pub(super) fn bind(args: &mut Args, jobs: &[JobRef]) -> std::result::Result<(), Fault> {
-    args.add(jobs.iter().map(|job| job.tenant.as_str()).collect::<Vec<_>>())?;
+    args.add(jobs.iter().map(|job| row::plain(&job.tenant)).collect::<Vec<_>>())?;
     args.add(jobs.iter().map(|job| job.id.0).collect::<Vec<_>>())
 }
 

@@ -13,7 +13,7 @@ use jobs_core::{
 };
 use sqlx::postgres::PgRow;
 
-use crate::{Postgres, db::get, error::Fault, row::small};
+use crate::{Postgres, db::get, error::Fault, row::{plain, small}};
 
 const SQL: &str = "SELECT * FROM jobs.counts($1, $2, $3, $4)";
 
@@ -22,7 +22,6 @@ pub(crate) async fn all(store: &Postgres, permit: &Permit<Read>, lanes: &Lanes) 
     if lanes.tenant.as_deref().is_some_and(|tenant| !permit.covers(tenant)) {
         return Ok(Counts { complete: true, ..Counts::default() });
     }
-    let plain = |text: &str| text.replace('\0', "\u{fffd}");
     let tenant = permit.tenant().or(lanes.tenant.as_deref());
     let rows = store.db.call("counts", SQL, |args| {
         args.add(tenant.map(plain))?;

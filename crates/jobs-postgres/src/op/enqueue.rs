@@ -143,6 +143,8 @@ pub(crate) fn published(store: &Postgres, jobs: &[&AuthorizedJob], read: &Read) 
             tenant: (*tenant).to_owned(),
             rank: *rank,
         };
+        // Due now or later: which, the store decided.
+        store.frontier.note_due(queue, name, read.now);
         store.frontier.note(queue, line, read.now);
     }
     store.wake.tell(&store.db, queues.into_iter().map(str::to_owned));

@@ -24,7 +24,7 @@ pub(crate) async fn one(
     job: &JobRef,
 ) -> Result<Option<JobRecord>> {
     let rows = store.db.call("get", include_str!("get.sql"), |args| {
-        args.add(job.tenant.as_str())?;
+        args.add(row::plain(&job.tenant))?;
         args.add(job.id.0)?;
         args.add(permit.tenant())
     });

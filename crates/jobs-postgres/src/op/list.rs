@@ -26,9 +26,9 @@ pub(crate) async fn page(store: &Postgres, permit: &Permit<Read>, list: &List) -
     let most = if list.page == 0 { 100 } else { list.page.min(1000) };
     // What is outside the scope is a list of nothing, by the same statement.
     let tenant = if outside { Some("") } else { tenant };
-    let plain = |text: &Option<String>| text.as_deref().map(|text| text.replace('\0', "\u{fffd}"));
+    let plain = |text: &'_ Option<String>| text.as_deref().map(|text| row::plain(text).into_owned());
     let rows = store.db.call("list", include_str!("list_page.sql"), |args| {
-        args.add(tenant.map(|tenant| tenant.replace('\0', "\u{fffd}")))?;
+        args.add(tenant.map(row::plain))?;
         args.add(plain(&list.queue))?;
         args.add(list.state.map(|state| state as i16))?;
         args.add(plain(&list.name))?;
@@ -36,7 +36,7 @@ pub(crate) async fn page(store: &Postgres, permit: &Permit<Read>, list: &List) -
         args.add(plain(&list.cause))?;
         args.add(i32::try_from(most).unwrap_or(i32::MAX))?;
         args.add(list.after.as_ref().map(|Cursor(job)| job.id.0))?;
-        args.add(list.after.as_ref().map(|Cursor(job)| job.tenant.replace('\0', "\u{fffd}")))
+        args.add(list.after.as_ref().map(|Cursor(job)| row::plain(&job.tenant)))
     });
     read(&rows.await?).map_err(|fault| fault.into_error("list"))
 }

@@ -34,7 +34,7 @@ END $$;
 -- 250 ms are spent. Every row read counts, stubs and those the filters drop too. Answers the page's
 -- jobs, where it ended (null at the end), whether its stretch was looked at whole, and now.
 -- Which index: the cold states have their own, of a tenant's queues or of a queue. All else walks the
--- bodies, of a tenant's queues or all of them, and filters.
+-- bodies, lane by lane of a tenant or of a queue with at most 200, or all of them, and filters.
 CREATE FUNCTION jobs.list(
   p_tenant text, p_queue text, p_state int2, p_name text, p_id uuid, p_cause text, p_page int4,
   p_after_id uuid, p_after_tenant text
@@ -47,11 +47,13 @@ AS $$
 DECLARE
   c_rows CONSTANT int4 := 1000;
   c_chunk CONSTANT int4 := 250;
+  c_lanes CONSTANT int4 := 200;
   v_began timestamptz := clock_timestamp();
   v_looked int4 := 0;
   v_id uuid := coalesce(p_after_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
   v_tenant text := coalesce(p_after_tenant, '');
   v_queues text[] := ARRAY[p_queue];
+  v_lanes text[] := ARRAY[p_tenant];
   v_ids uuid[];
   v_tenants text[];
   v_parts text[];
@@ -61,6 +63,7 @@ DECLARE
   v_count int4;
   v_last bool;
   v_end uuid;
+  v_end_tenant text;
 BEGIN
   ids := '{}';
   tenants := '{}';
@@ -69,11 +72,12 @@ BEGIN
   IF p_queue IS NULL AND (p_tenant IS NOT NULL OR p_state IN (0, 3, 5)) THEN
     IF p_tenant IS NOT NULL THEN
       WITH RECURSIVE q AS (
-        (SELECT b.queue FROM jobs.body b WHERE b.tenant = p_tenant ORDER BY b.queue LIMIT 1)
+        (SELECT b.queue FROM jobs.body b ORDER BY b.queue LIMIT 1)
         UNION ALL
         SELECT x.queue FROM q CROSS JOIN LATERAL (SELECT b.queue FROM jobs.body b
-          WHERE b.tenant = p_tenant AND b.queue > q.queue ORDER BY b.queue LIMIT 1) x)
-      SELECT array_agg(q.queue) INTO v_queues FROM q;
+          WHERE b.queue > q.queue ORDER BY b.queue LIMIT 1) x)
+      SELECT array_agg(q.queue), array_agg(p_tenant) INTO v_queues, v_lanes FROM q
+      WHERE EXISTS (SELECT 1 FROM jobs.body b WHERE b.queue = q.queue AND b.tenant = p_tenant);
     ELSIF p_state = 0 THEN
       WITH RECURSIVE q AS (
         (SELECT b.queue FROM jobs.live b WHERE b.state = 0 ORDER BY b.queue LIMIT 1)
@@ -100,6 +104,21 @@ BEGIN
       RETURN NEXT;
       RETURN;
     END IF;
+  ELSIF p_queue IS NOT NULL AND p_tenant IS NULL AND (p_state IS NULL OR p_state IN (1, 2, 4)) THEN
+    WITH RECURSIVE q AS (
+      (SELECT b.tenant FROM jobs.body b WHERE b.queue = p_queue ORDER BY b.tenant LIMIT 1)
+      UNION ALL
+      SELECT x.tenant FROM q CROSS JOIN LATERAL (SELECT b.tenant FROM jobs.body b
+        WHERE b.queue = p_queue AND b.tenant > q.tenant ORDER BY b.tenant LIMIT 1) x)
+    SELECT array_agg(p_queue), array_agg(q.tenant) INTO v_queues, v_lanes
+    FROM (SELECT * FROM q LIMIT c_lanes + 1) q;
+    IF v_queues IS NULL THEN
+      RETURN NEXT;
+      RETURN;
+    END IF;
+    IF cardinality(v_queues) > c_lanes THEN
+      v_lanes := ARRAY[NULL::text];
+    END IF;
   END IF;
   LOOP
     v_chunk := greatest(least(c_chunk, c_rows - v_looked), 1);
@@ -112,7 +131,7 @@ BEGIN
         FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
           SELECT x.id, x.tenant, x.queue FROM jobs.live x
           WHERE x.state = 0 AND x.tenant = p_tenant AND x.queue = q.queue
-            AND (x.id < v_id OR (x.id = v_id AND x.tenant < v_tenant)) AND x.id <= v_id
+            AND x.id <= v_id AND (x.id < v_id OR x.tenant < v_tenant)
           ORDER BY x.id DESC LIMIT v_share) r;
       ELSE
         SELECT array_agg(r.id ORDER BY r.id DESC), array_agg(r.tenant ORDER BY r.id DESC),
@@ -120,7 +139,7 @@ BEGIN
         FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
           SELECT x.id, x.tenant, x.queue FROM jobs.live x
           WHERE x.state = 3 AND x.tenant = p_tenant AND x.queue = q.queue
-            AND (x.id < v_id OR (x.id = v_id AND x.tenant < v_tenant)) AND x.id <= v_id
+            AND x.id <= v_id AND (x.id < v_id OR x.tenant < v_tenant)
           ORDER BY x.id DESC LIMIT v_share) r;
       END IF;
     ELSIF p_state = 0 THEN
@@ -145,7 +164,7 @@ BEGIN
       FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
         SELECT x.id, x.tenant, x.queue FROM jobs.done x
         WHERE x.state = 5 AND NOT x.stub AND x.tenant = p_tenant AND x.queue = q.queue
-          AND (x.id < v_id OR (x.id = v_id AND x.tenant < v_tenant)) AND x.id <= v_id
+          AND x.id <= v_id AND (x.id < v_id OR x.tenant < v_tenant)
         ORDER BY x.id DESC LIMIT v_share) r;
     ELSIF p_state = 5 THEN
       SELECT array_agg(r.id ORDER BY r.id DESC, r.tenant DESC),
@@ -155,13 +174,14 @@ BEGIN
         SELECT x.id, x.tenant, x.queue FROM jobs.done x
         WHERE x.state = 5 AND NOT x.stub AND x.queue = q.queue AND (x.id, x.tenant) < (v_id, v_tenant)
         ORDER BY x.id DESC, x.tenant DESC LIMIT v_share) r;
-    ELSIF p_tenant IS NOT NULL THEN
-      SELECT array_agg(r.id ORDER BY r.id DESC), array_agg(r.tenant ORDER BY r.id DESC),
-        array_agg(r.queue ORDER BY r.id DESC) INTO v_ids, v_tenants, v_parts
-      FROM unnest(v_queues) AS q(queue) CROSS JOIN LATERAL (
-        SELECT x.id, x.tenant, x.queue FROM jobs.body x
-        WHERE x.tenant = p_tenant AND x.queue = q.queue
-          AND (x.id < v_id OR (x.id = v_id AND x.tenant < v_tenant)) AND x.id <= v_id
+    ELSIF v_lanes[1] IS NOT NULL THEN
+      SELECT array_agg(r.id ORDER BY r.id DESC, r.tenant DESC),
+        array_agg(r.tenant ORDER BY r.id DESC, r.tenant DESC),
+        array_agg(r.at ORDER BY r.id DESC, r.tenant DESC) INTO v_ids, v_tenants, v_parts
+      FROM unnest(v_queues, v_lanes) WITH ORDINALITY AS q(queue, tenant, at) CROSS JOIN LATERAL (
+        SELECT x.id, x.tenant, q.at::text FROM jobs.body x
+        WHERE x.tenant = q.tenant AND x.queue = q.queue AND x.id <= v_id
+          AND (x.id < v_id OR x.tenant < v_tenant)
         ORDER BY x.id DESC LIMIT v_share) r;
     ELSE
       v_share := v_chunk;
@@ -174,11 +194,14 @@ BEGIN
     END IF;
     v_count := coalesce(cardinality(v_ids), 0);
     -- What is older than the end of a full share waits: rows of that share may lie before it.
-    SELECT max(f.last)::uuid, count(*) = 0 INTO v_end, v_last FROM (
-      SELECT min(s.id::text) AS last FROM unnest(v_ids, v_parts) AS s(id, part)
-      GROUP BY s.part HAVING count(*) >= v_share) f;
+    SELECT f.id, f.tenant INTO v_end, v_end_tenant FROM (
+      SELECT s.id, s.tenant, row_number() OVER (PARTITION BY s.part ORDER BY s.id DESC, s.tenant DESC) AS at
+      FROM unnest(v_ids, v_tenants, v_parts) AS s(id, tenant, part)) f
+    WHERE f.at >= v_share ORDER BY f.id DESC, f.tenant DESC LIMIT 1;
+    v_last := NOT FOUND;
     IF NOT v_last THEN
-      SELECT count(*) INTO v_count FROM unnest(v_ids) AS s(id) WHERE s.id >= v_end;
+      SELECT count(*) INTO v_count FROM unnest(v_ids, v_tenants) AS s(id, tenant)
+      WHERE (s.id, s.tenant) >= (v_end, v_end_tenant);
       v_ids := v_ids[1:v_count];
       v_tenants := v_tenants[1:v_count];
     END IF;

@@ -6,7 +6,7 @@ use jobs_core::{
     time::delay_millis,
 };
 
-use crate::{Postgres, db::get, error::Fault};
+use crate::{Postgres, db::get, error::Fault, row::plain};
 
 const SQL: &str = "SELECT * FROM jobs.renew($1, $2, $3, $4, $5)";
 
@@ -16,7 +16,7 @@ pub(crate) async fn all(store: &Postgres, lease: Lease, claims: &[Claim]) -> Res
         return Ok(Vec::new());
     }
     let rows = store.db.call("renew", SQL, |args| {
-        args.add(claims.iter().map(|claim| claim.job.tenant.as_str()).collect::<Vec<_>>())?;
+        args.add(claims.iter().map(|claim| plain(&claim.job.tenant)).collect::<Vec<_>>())?;
         args.add(claims.iter().map(|claim| claim.job.id.0).collect::<Vec<_>>())?;
         args.add(claims.iter().map(|claim| claim.fence).collect::<Vec<_>>())?;
         args.add(claims.iter().map(|claim| claim.nonce.0).collect::<Vec<_>>())?;

@@ -15,7 +15,7 @@ use crate::{
     Postgres,
     db::{Args, get},
     error::Fault,
-    frontier::{Asked, Line},
+    frontier::{Answered, Asked, Line},
     row::{self, at},
 };
 
@@ -23,9 +23,9 @@ use crate::{
 const HOUR: i64 = 3_600_000;
 
 const RESERVE: &str = "SELECT * FROM jobs.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-     $13, $14, $15)";
+     $13, $14, $15, $16)";
 const EXCHANGE: &str = "SELECT * FROM jobs.exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
+     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)";
 
 /// Settles, then reserves, in one call. None asked does no I/O.
 pub(crate) async fn all(
@@ -65,6 +65,7 @@ fn bind(args: &mut Args, request: &Reserve, asked: &Asked) -> std::result::Resul
     args.add(request.nonce_of().0)?;
     args.add(request.worker())?;
     args.add(asked.look)?;
+    args.add(asked.due_since)?;
     let lines = || asked.lines.iter();
     args.add(lines().map(|(line, _)| line.name.as_str()).collect::<Vec<_>>())?;
     args.add(lines().map(|(line, _)| line.suspect).collect::<Vec<_>>())?;
@@ -87,7 +88,8 @@ fn read(
                 let (now, due): (i64, Option<i64>) = (get(row, at::RUN_AT)?, get(row, at::FENCE)?);
                 let wait = due.map(|due| due.saturating_sub(now).clamp(0, HOUR));
                 reserved.next_due = wait.map(|wait| Duration::from_millis(wait.unsigned_abs()));
-                head = Some(get::<i16>(row, at::CODE)? > 0);
+                let since: Option<i64> = get(row, at::SINCE)?;
+                head = Some((get::<i16>(row, at::CODE)? > 0, since.unwrap_or_default()));
             }
             1 => match delivery(row, request) {
                 Ok(delivery) => reserved.deliveries.push(delivery),
@@ -105,11 +107,12 @@ fn read(
         }
     }
     // A repetition answers what was taken, and of the lines nothing.
-    if let Some(looked) = head {
+    if let Some((looked, due_since)) = head {
         let visited = reserved.deliveries.iter().map(|delivery| delivery.job.tenant.as_str());
         let visited: Vec<_> = visited.collect();
         let (queue, names) = (request.queue(), request.names());
-        store.frontier.answered(queue, names, asked, looked, lines, &visited);
+        let answered = Answered { looked, due_since, lines };
+        store.frontier.answered(queue, names, asked, answered, &visited);
     }
     Ok(reserved)
 }

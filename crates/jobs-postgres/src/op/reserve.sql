@@ -1,12 +1,12 @@
 -- Takes due jobs under a lease, in one call. docs/ARCHITECTURE.md says who is next and why.
 -- lines: what the handle knows of lines with work, each from a place in its order on, so that what was
 -- taken before is not walked over again; `look` asks to look for all lines first, which also happens
--- when they do not fill the wish. Answers a head (`code` 1 when it looked, `run_at` now, `fence` when
--- the next scheduled job is due), deliveries in order, and lines (`code` 1 with work from that place
+-- when they do not fill the wish, or a job came due that was not before `since`. Answers a head (`code` 1 when it looked, `run_at` now, `fence` when
+-- the next scheduled job is due, `timeout` until when all that was due is in line), deliveries in order, and lines (`code` 1 with work from that place
 -- on, 0 without).
 CREATE FUNCTION jobs.reserve(
   p_queue text, p_names text[], p_quick text[], p_slots int4, p_most int4, p_lease int8,
-  p_nonce int8, p_worker text, p_look bool,
+  p_nonce int8, p_worker text, p_look bool, p_since int8,
   line_names text[], line_suspects bool[], line_tenants text[], line_ranks int2[], line_dues int8[],
   line_ids uuid[]
 ) RETURNS SETOF jobs.answer LANGUAGE plpgsql
@@ -23,9 +23,10 @@ DECLARE
   v_free int4 := p_slots;     -- of anything: the rest must be fit to be held ahead (R7)
   v_ids uuid[] := '{}';
   v_tenants text[] := '{}';
-  v_looked bool := p_look;
+  v_look bool := p_look;
+  v_looked bool := false;
+  v_since int8;
   v_locked bool := false;
-  v_first bool := true;
   v_until int8;
   v_queue_weight int4;
   -- lines
@@ -94,19 +95,24 @@ BEGIN
   v_now := jobs.now_ms();
   IF v_until > v_now THEN
     v_most := 0;
-    v_looked := true;
+    l_names := '{}';
+  END IF;
+  IF v_most > 0 AND NOT v_look THEN
+    SELECT x.count > 0, CASE WHEN x.more THEN p_since ELSE v_now END INTO v_look, v_since
+    FROM jobs.promote(p_queue, p_names, p_since, v_now) x;
   END IF;
   WHILE v_most > 0 LOOP
-    IF NOT v_first OR p_look THEN
+    IF v_look THEN
       v_looked := true;
-      PERFORM jobs.promote(p_queue, p_names, v_now);
+      SELECT CASE WHEN x.more THEN 0 ELSE v_now END INTO v_since
+      FROM jobs.promote(p_queue, p_names, 0, v_now) x;
       SELECT coalesce(array_agg(x.name), '{}'), coalesce(array_agg(x.suspect), '{}'),
         coalesce(array_agg(x.tenant), '{}'), coalesce(array_agg(x.rank), '{}'),
         coalesce(array_agg(x.run_at), '{}'), coalesce(array_agg(x.id), '{}')
       INTO l_names, l_suspects, l_tenants, l_ranks, l_dues, l_ids
       FROM jobs.lines(p_queue, p_names) x;
     END IF;
-    v_first := false;
+    v_look := true;
     n := cardinality(l_names);
     -- Lanes without the paused ones, and names, numbered.
     SELECT coalesce(array_agg(x.tenant), '{}'), coalesce(array_agg(x.weight), '{}')
@@ -299,7 +305,7 @@ BEGIN
       ORDER BY v.run_at LIMIT 1) x;
   END IF;
   RETURN NEXT ROW(0, NULL, v_looked::int4, NULL, NULL, NULL, NULL, NULL, NULL, NULL, v_now, v_due,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::jobs.answer;
+    NULL, NULL, NULL, NULL, NULL, v_since, NULL, NULL, NULL)::jobs.answer;
   IF cardinality(v_ids) > 0 THEN
     RETURN QUERY SELECT * FROM jobs.deliver(v_ids, v_tenants, p_nonce);
   END IF;
@@ -308,7 +314,8 @@ BEGIN
       s.suspect, s.rank, s.due, NULL::int8, NULL::int4, NULL::text, NULL::text, NULL::bytea, NULL::int4,
       NULL::int8, NULL::text, NULL::int2, NULL::text
     FROM unnest(l_names, l_suspects, l_tenants, l_ranks, l_dues, l_ids, l_left)
-      AS s(name, suspect, tenant, rank, due, id, has);
+      AS s(name, suspect, tenant, rank, due, id, has)
+    WHERE s.name IS NOT NULL;
 END $$;
 
 -- The first jobs of every line with work of known names: a walk from line to line, whose cost is that
@@ -342,26 +349,28 @@ END $$;
 
 -- Puts what came due in line. In the order of time, and when a crowd came due at once, also the first
 -- jobs of every tenant, so that none hides another's.
-CREATE FUNCTION jobs.promote(p_queue text, p_names text[], p_now int8)
-RETURNS void LANGUAGE plpgsql
+CREATE FUNCTION jobs.promote(p_queue text, p_names text[], p_since int8, p_now int8,
+  OUT count int8, OUT more bool) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-  v_count int8;
+  c_most CONSTANT int8 := 1024;
 BEGIN
   WITH d AS MATERIALIZED (
     SELECT x.* FROM unnest(p_names) AS s(name)
     CROSS JOIN LATERAL (
       SELECT v.id, v.tenant FROM jobs.live v
-      WHERE v.state = 0 AND v.queue = p_queue AND v.name = s.name AND v.run_at <= p_now
-      ORDER BY v.run_at LIMIT 1024 FOR UPDATE SKIP LOCKED) x
+      WHERE v.state = 0 AND v.queue = p_queue AND v.name = s.name
+        AND v.run_at >= p_since AND v.run_at <= p_now
+      ORDER BY v.run_at LIMIT c_most FOR UPDATE SKIP LOCKED) x
   ), u AS (
     UPDATE jobs.live v SET state = 1 FROM d WHERE v.id = d.id AND v.tenant = d.tenant
   )
-  SELECT count(*) INTO v_count FROM d;
-  IF v_count < 1024 THEN
+  SELECT count(*) INTO count FROM d;
+  more := count >= c_most;
+  IF NOT more THEN
     RETURN;
   END IF;
   WITH RECURSIVE t AS (
@@ -441,12 +450,12 @@ END $$;
 CREATE FUNCTION jobs.exchange(
   tenants text[], ids uuid[], fences int8[], nonces int8[], kinds int2[], delays int8[], causes text[],
   p_queue text, p_names text[], p_quick text[], p_slots int4, p_most int4, p_lease int8,
-  p_nonce int8, p_worker text, p_look bool,
+  p_nonce int8, p_worker text, p_look bool, p_since int8,
   line_names text[], line_suspects bool[], line_tenants text[], line_ranks int2[], line_dues int8[],
   line_ids uuid[]
 ) RETURNS SETOF jobs.answer LANGUAGE plpgsql AS $$
 BEGIN
   RETURN QUERY SELECT * FROM jobs.settle(tenants, ids, fences, nonces, kinds, delays, causes);
   RETURN QUERY SELECT * FROM jobs.reserve(p_queue, p_names, p_quick, p_slots, p_most, p_lease, p_nonce,
-    p_worker, p_look, line_names, line_suspects, line_tenants, line_ranks, line_dues, line_ids);
+    p_worker, p_look, p_since, line_names, line_suspects, line_tenants, line_ranks, line_dues, line_ids);
 END $$;

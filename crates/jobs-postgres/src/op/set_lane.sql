@@ -9,7 +9,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now int8 := jobs.now_ms();
-  v_until int8 := CASE WHEN p_until < 0 THEN 7289654399999
+  v_until int8 := CASE WHEN p_until IS NULL THEN NULL WHEN p_until < 0 THEN 7289654399999
     ELSE least(7289654399999, v_now + p_until) END;
 BEGIN
   IF p_tenant IS NULL THEN

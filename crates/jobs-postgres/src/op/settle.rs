@@ -31,7 +31,7 @@ pub(super) fn bind(
 ) -> std::result::Result<(), Fault> {
     let claims = || settlements.iter().map(|settlement| &settlement.claim);
     let outcomes = || settlements.iter().map(|settlement| &settlement.outcome);
-    args.add(claims().map(|claim| claim.job.tenant.as_str()).collect::<Vec<_>>())?;
+    args.add(claims().map(|claim| row::plain(&claim.job.tenant)).collect::<Vec<_>>())?;
     args.add(claims().map(|claim| claim.job.id.0).collect::<Vec<_>>())?;
     args.add(claims().map(|claim| claim.fence).collect::<Vec<_>>())?;
     args.add(claims().map(|claim| claim.nonce.0).collect::<Vec<_>>())?;
@@ -60,9 +60,10 @@ pub(super) fn read(
                 let state = row::state(number)?;
                 if matches!(state, State::Ready | State::Scheduled) {
                     let queue: String = get(row, at::QUEUE)?;
-                    if state == State::Ready {
-                        let (line, due) = row::line(row)?;
-                        store.frontier.note(&queue, line, due);
+                    let (line, due) = row::line(row)?;
+                    match state {
+                        State::Ready => store.frontier.note(&queue, line, due),
+                        _ => store.frontier.note_due(&queue, &line.name, due),
                     }
                     queues.insert(queue);
                 }
