@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::servers::Ready;
+use crate::servers::{Ready, postgres};
 
 /// A store that has a driver in this workspace.
 pub struct Store {
@@ -22,14 +22,23 @@ pub struct Store {
 }
 
 /// Every store.
-pub const STORES: &[Store] = &[Store {
-    name: "sqlite",
-    package: "jobs-sqlite",
-    // The library is compiled into the driver: there is nothing to find.
-    ready: |_install| Ok(Ready::default()),
-    url: |_ready, folder, run| Ok(folder.join(format!("{run}.db")).display().to_string()),
-    forget: |_ready, _run| Ok(()),
-}];
+pub const STORES: &[Store] = &[
+    Store {
+        name: "sqlite",
+        package: "jobs-sqlite",
+        // The library is compiled into the driver: there is nothing to find.
+        ready: |_install| Ok(Ready::default()),
+        url: |_ready, folder, run| Ok(folder.join(format!("{run}.db")).display().to_string()),
+        forget: |_ready, _run| Ok(()),
+    },
+    Store {
+        name: "postgres",
+        package: "jobs-postgres",
+        ready: postgres::ready,
+        url: |ready, _folder, run| postgres::database(ready, run),
+        forget: postgres::forget,
+    },
+];
 
 /// Their names.
 pub fn names() -> impl Iterator<Item = &'static str> {

@@ -240,4 +240,3 @@ where
 {
     Ok(sqlx::Row::try_get(row, at)?)
 }
-

@@ -40,7 +40,9 @@ impl Fault {
         match self {
             Self::Sql(sqlx::Error::Database(_)) => {
                 // 57P01 to 57P05: the session is ended; 25006: it is on a standby now.
-                !self.state().is_some_and(|s| s.starts_with("57P") || s == "25006" || s.starts_with("08"))
+                !self
+                    .state()
+                    .is_some_and(|s| s.starts_with("57P") || s == "25006" || s.starts_with("08"))
             }
             Self::Sql(_) | Self::Broken(..) => false,
             Self::Corrupt(_) => true,
@@ -83,7 +85,7 @@ fn of_state(state: &str) -> (ErrorKind, &'static str) {
     match state {
         "55P03" => (
             ErrorKind::Busy,
-            "another transaction holds what this needs, a lock or a uncommitted key: try again",
+            "another transaction holds what this needs, a lock or an uncommitted key: try again",
         ),
         "40001" | "40P01" => {
             (ErrorKind::Busy, "another transaction was in the way: roll back and try again")

@@ -24,7 +24,7 @@ pub(crate) enum Listen {
     /// LISTEN on the same URL; in [`Mode::Pooled`] there is none.
     Same,
     /// LISTEN on another, past the pooler.
-    Other(PgConnectOptions),
+    Other(Box<PgConnectOptions>),
     /// Polling finds them.
     Never,
 }
@@ -105,7 +105,7 @@ impl Options {
     /// # Errors
     /// Refused: no such URL.
     pub fn listen_on(self, url: &str) -> Result<Self> {
-        let listen = Listen::Other(Self::new(url)?.connect);
+        let listen = Listen::Other(Box::new(Self::new(url)?.connect));
         Ok(Self { listen, ..self })
     }
 
@@ -143,9 +143,10 @@ impl Options {
 
     /// With which the driver's own connections are opened.
     pub(crate) fn own(&self) -> PgConnectOptions {
-        let connect = self.connect.clone().application_name(
-            self.connect.get_application_name().unwrap_or("jobs"),
-        );
+        let connect = self
+            .connect
+            .clone()
+            .application_name(self.connect.get_application_name().unwrap_or("jobs"));
         match self.mode {
             Mode::Direct => connect.options([
                 ("default_transaction_isolation", "read committed"),
@@ -159,7 +160,7 @@ impl Options {
     /// With which it listens; `None` where it does not.
     pub(crate) fn listener(&self) -> Option<PgConnectOptions> {
         match (&self.listen, self.mode) {
-            (Listen::Other(options), _) => Some(options.clone()),
+            (Listen::Other(options), _) => Some((**options).clone()),
             (Listen::Same, Mode::Direct) => Some(self.connect.clone()),
             (Listen::Same, Mode::Pooled) | (Listen::Never, _) => None,
         }

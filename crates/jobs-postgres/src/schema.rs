@@ -13,6 +13,8 @@ const MIGRATIONS: &[&[&str]] = &[&[
     include_str!("../migrations/0001_jobs.sql"),
     include_str!("op/enqueue.sql"),
     include_str!("op/settle.sql"),
+    include_str!("op/reserve_lines.sql"),
+    include_str!("op/reserve_charge.sql"),
     include_str!("op/reserve.sql"),
     include_str!("op/renew.sql"),
     include_str!("op/sweep.sql"),
@@ -75,7 +77,8 @@ pub(crate) async fn check(db: &Db) -> Result<()> {
         .await;
     let (server, encoding, version) = found?;
     if server < OLDEST_SERVER {
-        let what = format!("PostgreSQL {server} is too old: {OLDEST_SERVER} is the oldest it runs on");
+        let what =
+            format!("PostgreSQL {server} is too old: {OLDEST_SERVER} is the oldest it runs on");
         return Err(Error::new(ErrorKind::Unsafe, "connect", what));
     }
     if encoding != "UTF8" {
@@ -105,8 +108,7 @@ async fn version(conn: &mut PgConnection, schema: &str) -> std::result::Result<u
         return Ok(0);
     }
     let newest = in_schema("SELECT coalesce(max(version), 0) FROM jobs.migration", schema);
-    let newest: i32 =
-        sqlx::query(AssertSqlSafe(newest)).fetch_one(&mut *conn).await?.try_get(0)?;
+    let newest: i32 = sqlx::query(AssertSqlSafe(newest)).fetch_one(&mut *conn).await?.try_get(0)?;
     Ok(u32::try_from(newest).unwrap_or_default())
 }
 

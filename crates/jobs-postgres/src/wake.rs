@@ -192,12 +192,7 @@ fn channel(db: &Db) -> String {
     format!("{}_wake", db.options.schema)
 }
 
-async fn listen(
-    wake: Arc<Wake>,
-    db: Arc<Db>,
-    frontier: Arc<Frontier>,
-    ready: watch::Sender<bool>,
-) {
+async fn listen(wake: Arc<Wake>, db: Arc<Db>, frontier: Arc<Frontier>, ready: watch::Sender<bool>) {
     let Some(options) = db.options.listener() else { return };
     let mut wait = AGAIN.0;
     loop {

@@ -6,7 +6,7 @@
 //! sentence that says what is missing and how to get it. How a private server is started, and that
 //! it ends with this process, is `crates/jobs-servers`.
 
-mod postgres;
+pub mod postgres;
 
 use std::{any::Any, io::Write, process::ExitCode};
 

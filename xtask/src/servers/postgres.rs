@@ -2,7 +2,8 @@
 
 use std::env;
 
-use jobs_servers::{PrivatePgbouncer, PrivatePostgres, install};
+use jobs_servers::{PrivatePgbouncer, PrivatePostgres, install, psql};
+use url::Url;
 
 use super::Ready;
 
@@ -55,4 +56,35 @@ pub fn ready(may_install: bool) -> Result<Ready, String> {
     };
     ready.environment = vec![(SERVER, server), (POOLER, pooler)];
     Ok(ready)
+}
+
+/// A new, empty database for the benchmark's run of this number.
+pub fn database(ready: &Ready, run: usize) -> Result<String, String> {
+    let server = server(ready)?;
+    forget(ready, run)?;
+    psql(server, &format!("CREATE DATABASE {}", name(run)))?;
+    with_database(server, &name(run))
+}
+
+/// Drops it.
+pub fn forget(ready: &Ready, run: usize) -> Result<(), String> {
+    let drop_it = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", name(run));
+    psql(server(ready)?, &drop_it).map(drop)
+}
+
+/// Of this process, so that two do not meet on one server.
+fn name(run: usize) -> String {
+    format!("bench_{}_{run}", std::process::id())
+}
+
+fn server(ready: &Ready) -> Result<&str, String> {
+    let url = ready.environment.iter().find(|(name, _)| *name == SERVER);
+    url.map(|(_, url)| url.as_str()).ok_or_else(|| format!("{SERVER} is not known"))
+}
+
+/// The URL with another database.
+fn with_database(url: &str, database: &str) -> Result<String, String> {
+    let mut url = Url::parse(url).map_err(|error| format!("{url}: {error}"))?;
+    url.set_path(database);
+    Ok(url.into())
 }

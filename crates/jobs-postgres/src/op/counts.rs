@@ -13,7 +13,12 @@ use jobs_core::{
 };
 use sqlx::postgres::PgRow;
 
-use crate::{Postgres, db::get, error::Fault, row::{plain, small}};
+use crate::{
+    Postgres,
+    db::get,
+    error::Fault,
+    row::{plain, small},
+};
 
 const SQL: &str = "SELECT * FROM jobs.counts($1, $2, $3, $4)";
 

@@ -26,7 +26,8 @@ pub(crate) async fn page(store: &Postgres, permit: &Permit<Read>, list: &List) -
     let most = if list.page == 0 { 100 } else { list.page.min(1000) };
     // What is outside the scope is a list of nothing, by the same statement.
     let tenant = if outside { Some("") } else { tenant };
-    let plain = |text: &'_ Option<String>| text.as_deref().map(|text| row::plain(text).into_owned());
+    let plain =
+        |text: &'_ Option<String>| text.as_deref().map(|text| row::plain(text).into_owned());
     let rows = store.db.call("list", include_str!("list_page.sql"), |args| {
         args.add(tenant.map(row::plain))?;
         args.add(plain(&list.queue))?;

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jobs_core::{
-    Error, ErrorKind, JobId, JobRef, Permit, Result, admin::Retried, permit::Retry,
-};
+use jobs_core::{Error, ErrorKind, JobId, JobRef, Permit, Result, admin::Retried, permit::Retry};
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 

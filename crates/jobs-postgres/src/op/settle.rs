@@ -25,10 +25,7 @@ pub(crate) async fn all(store: &Postgres, settlements: &[Settlement]) -> Result<
 }
 
 /// The settlements, column by column.
-pub(super) fn bind(
-    args: &mut Args,
-    settlements: &[Settlement],
-) -> std::result::Result<(), Fault> {
+pub(super) fn bind(args: &mut Args, settlements: &[Settlement]) -> std::result::Result<(), Fault> {
     let claims = || settlements.iter().map(|settlement| &settlement.claim);
     let outcomes = || settlements.iter().map(|settlement| &settlement.outcome);
     args.add(claims().map(|claim| row::plain(&claim.job.tenant)).collect::<Vec<_>>())?;

@@ -1,7 +1,7 @@
 -- Ends runs whose whole claim is held; time is not compared. Answers one row (part 3) for each
 -- settlement that is not lost: `at` its place, `code` 1 applied with the new `state`, 2 settled before
 -- with that outcome. A job that is ready again comes with its line.
--- The table of states is the contract's `step`; `tests/steps.rs` compares the two row by row.
+-- The table of states is the contract's `step`, for a running job.
 CREATE FUNCTION jobs.settle(
   tenants text[], ids uuid[], fences int8[], nonces int8[], kinds int2[], delays int8[], causes text[]
 ) RETURNS SETOF jobs.answer LANGUAGE plpgsql
