@@ -2,6 +2,7 @@
 //! ledger against the store.
 
 use std::{
+    collections::BTreeMap,
     fs::DirBuilder,
     io::ErrorKind,
     os::unix::fs::DirBuilderExt,
@@ -250,6 +251,9 @@ async fn judge(
 }
 
 fn show(directory: &Path, violations: &[Violation]) {
+    let mut promises: BTreeMap<&str, usize> = BTreeMap::new();
+    violations.iter().for_each(|violation| *promises.entry(violation.promise).or_default() += 1);
+    println!("broken promises: {promises:?}");
     for violation in violations.iter().take(SHOWN) {
         println!("out of place: {violation}");
         if let Some(job) = &violation.job {
