@@ -110,9 +110,9 @@ impl Danger {
         &self.jumps
     }
 
-    /// Did this worker miss an answer between these times?
-    pub fn of_calls(&self, who: &str, from: i64, to: i64) -> bool {
-        self.failed(who).iter().any(|failed| meet(failed.span, (from, to)))
+    /// When the store was slow or away for everybody.
+    pub fn held(&self) -> &[Span] {
+        &self.held
     }
 
     /// Was anybody disturbed between these times?

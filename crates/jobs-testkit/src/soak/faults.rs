@@ -35,6 +35,9 @@ pub const WORKERS: usize = 4;
 /// How long a worker may take to end in order: its grace and what a slow store adds.
 pub const LEAVE: Duration = Duration::from_secs(40);
 
+/// The exit status of a worker that left something (K8).
+const LEFT: i32 = 3;
+
 /// The part of a run that disturbs it.
 pub struct Disturber<'a> {
     /// The store's own faults.
@@ -174,15 +177,15 @@ impl<'a> Disturber<'a> {
                 // One that was gone by itself was not killed, whenever that is noticed.
                 let clean = status.is_some_and(was_killed);
                 let (who, status) = (process.label.clone(), format!("{status:?} when killed"));
-                self.pen.write(Event::Gone { who, status, clean });
+                self.pen.write(Event::Gone { who, status, clean, left: false });
                 sleep(fault.length).await;
             }
             Kind::Cut => {
-                self.leave(&mut process, &[0, 3]).await;
+                self.leave(&mut process, &[0, LEFT]).await;
                 trouble.cut_after = usize::try_from(fault.number).ok();
             }
             _ => {
-                self.leave(&mut process, &[0, 3]).await;
+                self.leave(&mut process, &[0, LEFT]).await;
                 trouble.clock_off = fault.number;
             }
         }
@@ -198,7 +201,8 @@ impl<'a> Disturber<'a> {
         let code = status.and_then(|status| status.code());
         let clean = code.is_some_and(|code| expected.contains(&code));
         let status = format!("{status:?} when told to end");
-        self.pen.write(Event::Gone { who, status, clean });
+        let left = code == Some(LEFT);
+        self.pen.write(Event::Gone { who, status, clean, left });
     }
 
     async fn to_store(&self, number: usize, fault: &Fault) -> Done {
@@ -273,7 +277,7 @@ impl<'a> Disturber<'a> {
                 let Some(process) = &mut workers[worker] else { continue };
                 let Some(status) = process.ended() else { continue };
                 let (who, status) = (process.label.clone(), status.to_string());
-                self.pen.write(Event::Gone { who, status, clean: false });
+                self.pen.write(Event::Gone { who, status, clean: false, left: false });
                 workers[worker] = Some(self.start_worker(worker, Trouble::default())?);
             }
         }
@@ -282,5 +286,20 @@ impl<'a> Disturber<'a> {
     /// The workers, to end them.
     pub fn workers(&self) -> Vec<Process> {
         self.workers.borrow_mut().drain(..).flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_another_lane_to_pause() {
+        for first in 0..20 {
+            let all: Vec<LaneRef> = lanes(first).collect();
+            let other = |(at, lane)| !all[..at].contains(lane);
+            assert_eq!(all.len(), 8);
+            assert!(all.iter().enumerate().all(other), "{all:?}");
+        }
     }
 }

@@ -10,6 +10,7 @@ use super::{
     ledger::{Answer, Event, How, Told},
     read::{Story, UNANSWERED},
     schedule::Kind,
+    watched::SLOW_CALL,
     worker::STALL,
 };
 
@@ -43,6 +44,10 @@ pub struct Figures {
     /// Settlements under claims that are over, by answer.
     pub late_writes: BTreeMap<String, u64>,
     slow_or_failed_calls: u64,
+    /// Calls without an answer in workers whose connection was to break.
+    pub calls_cut: u64,
+    /// Runs that blocked their process's runtime for longer than a lease, and were done.
+    pub runs_that_blocked: u64,
     stalls: u64,
     clock_jumps: usize,
     /// How often the store was asked about its soundness while the run went on.
@@ -97,6 +102,8 @@ impl Figures {
                 *self.pushes.entry(answer.to_owned()).or_default() += 1;
             }
             for run in &story.runs {
+                let done = matches!(run.end, Some((_, How::Done)));
+                self.runs_that_blocked += u64::from(run.name == "blocks" && done);
                 let how = match run.end {
                     Some((_, How::Done)) => "done",
                     Some((_, How::Failed)) => "failed",
@@ -130,14 +137,19 @@ impl Figures {
     }
 
     fn count_lines(&mut self, evidence: &Evidence) {
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut cut) = (BTreeSet::new(), BTreeSet::new());
         for line in &evidence.ledger.lines {
             match &line.event {
                 Event::Fault { number, kind, .. } if seen.insert(*number) => {
                     *self.faults.entry(*kind).or_default() += 1;
                 }
                 Event::Lost { .. } => self.told_lost += 1,
-                Event::Call { .. } => self.slow_or_failed_calls += 1,
+                Event::Up { cut: Some(_), .. } => _ = cut.insert(line.by.as_str()),
+                Event::Call { trouble, .. } => {
+                    self.slow_or_failed_calls += 1;
+                    let failed = trouble != SLOW_CALL;
+                    self.calls_cut += u64::from(failed && cut.contains(line.by.as_str()));
+                }
                 Event::Stall { since } if line.at - since >= STALL.as_micros() as i64 => {
                     self.stalls += 1;
                 }

@@ -22,6 +22,8 @@ const CALM: i64 = 100_000;
 const DROP: i64 = 150_000;
 /// How much later a machine that is busy with other things may get to that.
 const LATE: i64 = 500_000;
+/// A lost lease is swept within ten seconds, or a little later by a busy machine.
+const SWEPT: i64 = 12_000_000;
 /// A reserve that failed this long before it was repeated counts for the lease.
 const REPEATED: i64 = 600_000;
 
@@ -87,6 +89,21 @@ pub fn unseen(danger: &Danger, by: &str, from: i64, to: i64) -> bool {
     let mut failed = danger.failed(by).iter().filter(|failed| reserve(&failed.call));
     let taken = |span: &Span| span.0 - near <= from && from <= span.1.saturating_add(near);
     failed.any(|failed| taken(&failed.span)) || danger.down(by).iter().any(meets)
+}
+
+/// By how much a sweep came later than it may, after the last that the worker did about this lease
+/// (X2), where it could write.
+pub fn found_late(
+    ledger: &Ledger,
+    danger: &Danger,
+    story: &Story,
+    (by, fence): (&str, i64),
+    lost: i64,
+) -> Option<i64> {
+    let points = points(ledger, danger, story, by, fence);
+    let end = points.last()?.1 + LEASE.as_micros() as i64;
+    let after = lost - end - covered(danger.held().iter().copied(), (end, lost.max(end)));
+    (after > SWEPT).then_some(after)
 }
 
 /// For how long this handler ran on after its lease was not to be trusted any more, beyond what its

@@ -35,8 +35,8 @@ pub enum Event {
     Up { cut: Option<usize>, clock: i64 },
     /// A process was told to end.
     Told { who: String },
-    /// A process is gone; `clean`: as it should.
-    Gone { who: String, status: String, clean: bool },
+    /// A process is gone; `clean`: as it should; `left`: it says that it left something.
+    Gone { who: String, status: String, clean: bool, left: bool },
     /// A push was answered.
     Pushed { job: JobRef, queue: String, name: String, key: Option<Key>, sent: i64, answer: Answer },
     /// A push was not: it is repeated until it is.

@@ -145,3 +145,25 @@ pub async fn walk(store: &dyn Admin, mut list: List) -> Vec<JobView> {
     }
     jobs
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{model::Model, soak::read::Ledger};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_newcomer_is_answered_and_written_down() {
+        let directory = std::env::temp_dir().join(format!("newcomers-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&directory).unwrap();
+        let (store, pen) = (Model::alone(), Pen::open(&directory, "coordinator").unwrap());
+        let begun = Instant::now();
+        newcomers(&store, &pen, begun).await.unwrap();
+        assert!(Ledger::read(&directory).unwrap().lines.is_empty(), "the faults are over");
+        newcomers(&store, &pen, begun + Duration::from_secs(4)).await.unwrap();
+        let ledger = Ledger::read(&directory).unwrap();
+        assert_eq!((ledger.lines.len(), ledger.stories.len()), (1, 1));
+        assert!(ledger.stories.values().all(|story| story.stored().is_some()));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

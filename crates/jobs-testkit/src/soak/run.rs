@@ -216,7 +216,7 @@ async fn heal(disturber: &Disturber<'_>, store: &dyn Admin, producers: &mut [Pro
         let status = producer.end(LEAVE).await;
         let clean = status.is_some_and(|status| status.success());
         let (who, status) = (producer.label.clone(), format!("{status:?}"));
-        disturber.pen.write(Event::Gone { who, status, clean });
+        disturber.pen.write(Event::Gone { who, status, clean, left: false });
     }
     store::drained(store, DRAIN).await;
     probe::look_at_keys(store, &disturber.pen).await;

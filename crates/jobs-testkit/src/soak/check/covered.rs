@@ -38,11 +38,13 @@ fn demands(evidence: &Evidence, of: &Figures) -> Vec<(u64, String, u64)> {
     }
     if evidence.has.cut {
         want(60, "pushes without an answer".into(), of.unanswered_pushes);
+        want(180, "calls of a worker that were cut".into(), of.calls_cut);
     }
     let ends = [(20, "done"), (20, "failed"), (20, "snoozed"), (20, "panicked")];
     for (from, how) in ends.into_iter().chain([(60, "dropped"), (60, "killed")]) {
         want(from, format!("runs that ended {how}"), number(of.runs.get(how)));
     }
+    want(180, "runs that blocked their runtime and were done".into(), of.runs_that_blocked);
     want(180, "runs that met after a loss".into(), of.runs_that_met);
     for (from, outcome) in
         [(20, "done"), (20, "retry"), (20, "park"), (60, "lost"), (180, "cancelled")]

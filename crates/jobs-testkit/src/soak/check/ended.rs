@@ -65,6 +65,12 @@ fn ending(story: &Story, kept: &Kept) -> Option<String> {
     let last = kept.attempts.last().map(|attempt| attempt.outcome);
     let cancelled = story.may("cancel", "Cancelled") || story.told("cancel", "Requested");
     let (cancels, retried) = (story.told("cancel", "Cancelled"), story.may("retry", "Retried"));
+    // No handler of a run cancels its job by itself.
+    let by_worker = kept.attempts.iter().find(|a| a.outcome == OutcomeKind::Cancelled);
+    let requested = story.may("cancel", "Requested");
+    if let Some(attempt) = by_worker.filter(|_| !requested) {
+        return Some(format!("an attempt ended as cancelled, and nobody asked: {attempt:?}"));
+    }
     match kept.state {
         State::Done if done != 1 => Some(format!("it is done, by {done} attempts on record")),
         State::Done if cancels && !retried => Some("it is done, after it was cancelled".to_owned()),

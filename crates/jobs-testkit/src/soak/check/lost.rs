@@ -1,17 +1,19 @@
 //! Nobody loses a lease that it could renew (S1, X1, K3, K4): whatever was lost, on record or by
-//! the store's answer, is explained by what kept that worker from renewing that lease.
+//! the store's answer, is explained by what kept that worker from renewing that lease. And what was
+//! lost is found by a sweep in time (X2).
 
 use jobs_core::OutcomeKind;
 
 use super::{Evidence, Violation};
 use crate::soak::{
-    lease::{excused, unseen},
+    lease::{excused, found_late, unseen},
     ledger::Event,
     read::Story,
     store::label,
 };
 
 const PROMISE: &str = "a live job is not taken";
+const SOON: &str = "a lost job runs again soon";
 
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut found = on_record(evidence);
@@ -45,6 +47,14 @@ fn on_record(evidence: &Evidence) -> Vec<Violation> {
             if !excuse {
                 let what = format!("nothing kept its worker from renewing: {attempt:?}");
                 found.push(Violation::new(PROMISE, Some(job), what));
+            }
+            let late =
+                found_late(&evidence.ledger, &evidence.danger, story, (by, attempt.fence), to);
+            if let Some(late) = late {
+                let late = late / 1000;
+                let what =
+                    format!("it was taken back {late} ms after its lease's end: {attempt:?}");
+                found.push(Violation::new(SOON, Some(job), what));
             }
         }
     }

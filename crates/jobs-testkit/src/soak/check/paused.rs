@@ -24,7 +24,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         let Some(end) = resumed(lines, lane, line.at) else { continue };
         let inside = |take: &&Take| {
             let sent = take.sent > line.at + UNSEEN && take.at < end && take.queue == queue;
-            sent && !evidence.danger.of_calls(&take.by, take.sent - REPEATS, take.at)
+            sent && !repeats(evidence, take)
         };
         for take in evidence.ledger.takes.iter().filter(inside) {
             let of = |job: &str| tenant == "*" || tenant == job;
@@ -35,6 +35,13 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// May it be the repetition of a reserve that had no answer, from before the pause?
+fn repeats(evidence: &Evidence, take: &Take) -> bool {
+    let before = |at: i64| (take.sent - REPEATS..=take.sent).contains(&at);
+    let mut failed = evidence.danger.failed(&take.by).iter();
+    failed.any(|failed| failed.call.ends_with("reserve") && before(failed.span.1))
 }
 
 /// When this lane was resumed after that: whoever resumes it ends every pause of it.

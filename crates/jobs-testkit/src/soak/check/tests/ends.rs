@@ -95,6 +95,15 @@ fn only_a_cancel_that_happened_excuses_a_cancelled_job() {
     };
     cancelled("[NotLive(Parked)]").finds(ENDS, "nobody asked");
     cancelled("[Requested]").in_order();
+    let attempt = |answer| {
+        scene(move |s, job| {
+            s.verb(job, 15, "cancel", None);
+            s.verb(job, 15, "cancel", Some(answer));
+            s.keep(job, State::Cancelled, vec![attempt(1, 9, 22, OutcomeKind::Cancelled)]);
+        })
+    };
+    attempt("[Requested]").in_order();
+    attempt("[Cancelled]").finds(ENDS, "ended as cancelled, and nobody asked");
 }
 
 /// Two attempts, the last one parked, of a job that may have `most`; `change` is done to them.
@@ -127,6 +136,7 @@ fn attempts_are_all_spent_before_a_job_is_parked_and_no_more() {
     lost(3).finds(COUNTED, "parked with attempts left");
     let retried = |answer: Option<&'static str>| {
         scene(move |s, job| {
+            s.verb(job, 40, "cancel", Some("[Requested]"));
             answer.iter().for_each(|answer| s.verb(job, 50, "retry", Some(answer)));
             s.take(job, 100, "w0.1", 2);
             let (job, attempt) = (job.clone(), 1);

@@ -43,6 +43,10 @@ fn holders() {
         stopped(s, job);
         s.store.jobs.get_mut(job).unwrap().attempts[0].outcome = OutcomeKind::Cancelled;
     };
+    let at_once = |s: &mut Scene, job: &JobRef| {
+        at_once(s, job);
+        s.verb(job, 15, "cancel", Some("[Requested]"));
+    };
     scene(at_once).finds(ONE, "two handlers ran at once");
 }
 
@@ -148,11 +152,33 @@ fn what_happened_to_others_is_no_excuse() {
     let gone = |at| {
         lost(move |s, _| {
             let (who, status, clean) = ("w0.1".to_owned(), "0".to_owned(), true);
-            s.say(at, "coordinator", Event::Gone { who, status, clean });
+            s.say(at, "coordinator", Event::Gone { who, status, clean, left: false });
         })
     };
     gone(500).in_order();
     gone(2900).finds(TAKEN, KEPT);
+}
+
+#[test]
+fn a_lost_job_runs_again_soon() {
+    let found = |at: i64, held: Option<i64>| {
+        lost(move |s, job| {
+            TWO.into_iter().for_each(|span| s.fail("renew", span));
+            s.lines.retain(|line| line.by != "w0.2");
+            let attempts = &mut s.store.jobs.get_mut(job).unwrap().attempts;
+            attempts[0].ended_at = stored_at(at);
+            (attempts[1].started_at, attempts[1].ended_at) = (stored_at(at + 1), stored_at(at + 9));
+            s.take(job, at + 2, "w0.2", 2);
+            s.run(job, (at + 3, at + 8), "w0.2", 2, How::Done);
+            held.into_iter().for_each(|until| {
+                s.fault(1000, Kind::Hold, None, false);
+                s.fault(until, Kind::Hold, None, true);
+            });
+        })
+    };
+    found(14_000, None).in_order();
+    found(14_100, None).finds("a lost job runs again soon", "12090 ms after its lease's end");
+    found(14_100, Some(3000)).in_order();
 }
 
 #[test]

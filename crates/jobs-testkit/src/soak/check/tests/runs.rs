@@ -43,6 +43,16 @@ fn fairness_has_a_bound_and_a_proof() {
     assert!(!proves(newcomer(3, 10)));
 }
 
+/// A job that w0.1 lost when it was killed.
+fn parked_by_a_kill() -> Scene {
+    scene(|s, _| {
+        let job = job("acme");
+        s.push(&job, 2, Answer::Stored);
+        s.keep(&job, State::Parked, vec![attempt(1, 3, 4, OutcomeKind::Lost)]);
+        s.fault(3, Kind::Kill, Some("w0.1"), false);
+    })
+}
+
 #[test]
 fn what_is_paused_reached_and_told() {
     let paused = |lane: &'static str| {
@@ -68,14 +78,27 @@ fn what_is_paused_reached_and_told() {
         finding(s);
         s.say(100, "w2.2", Event::Up { cut: None, clock: 60_000 });
     };
-    scene(fast).in_order();
+    scene(fast).finds("the store is sound", "clock");
+    let jumped = |s: &mut Scene, job: &JobRef| {
+        fast(s, job);
+        [(200, 0), (600, 60_000)].into_iter().for_each(|(at, ahead)| s.ahead(at, ahead));
+    };
+    scene(jumped).in_order();
     let gone = |clean| {
         scene(move |s, _| {
             let (who, status) = ("w5.1".to_owned(), "1".to_owned());
-            s.say(40, "coordinator", Event::Gone { who, status, clean });
+            s.say(40, "coordinator", Event::Gone { who, status, clean, left: false });
         })
     };
     gone(true).in_order();
+    let left = |who: &'static str| {
+        let mut scene = parked_by_a_kill();
+        let (who, status, clean) = (who.to_owned(), "3".to_owned(), true);
+        scene.say(40, "coordinator", Event::Gone { who, status, clean, left: true });
+        scene
+    };
+    left("w0.1").in_order();
+    left("w5.1").finds("a process ends as it is told", "w5.1 left something, and lost no lease");
     gone(false).finds("a process ends as it is told", "w5.1");
 }
 
@@ -89,6 +112,24 @@ fn a_clock_that_jumps_is_followed() {
     for (store, machine) in [(300, 300), (60_900, 900), (99_000, 39_000), (30_000, 800)] {
         assert_eq!(clock.machine(stored_at(store)), micros(machine), "{store}");
     }
+}
+
+#[test]
+fn only_a_reserve_without_an_answer_may_come_again_in_a_pause() {
+    let after = |call: &'static str| {
+        scene(move |s, _| {
+            let job = job("s1");
+            s.push(&job, 900, Answer::Stored);
+            s.fail(call, (950, 1900));
+            s.fault(1000, Kind::Pause, Some("main/s1"), false);
+            s.take(&job, 2000, "w0.1", 1);
+            s.run(&job, (2001, 2002), "w0.1", 1, How::Done);
+            s.fault(3000, Kind::Pause, Some("main/s1"), true);
+            s.keep(&job, State::Done, vec![attempt(1, 1999, 2003, OutcomeKind::Done)]);
+        })
+    };
+    after("settle_and_reserve").in_order();
+    after("renew").finds(PAUSED, "w0.1 got it");
 }
 
 #[test]
