@@ -17,9 +17,10 @@ async fn a_hold_begins_when_the_lock_is_had() {
     let directory = tempfile::tempdir().unwrap();
     let url = files::Files.url(directory.path());
     files::Files.open(&url, Trouble::default()).await.unwrap();
-    let options = SqliteConnectOptions::new().filename(&url).busy_timeout(Duration::ZERO);
-    let mut other = options.connect().await.unwrap();
+    let mut other = SqliteConnectOptions::new().filename(&url).connect().await.unwrap();
+    // The handle that made the file may still be closing.
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    sqlx::raw_sql("PRAGMA busy_timeout = 0").execute(&mut other).await.unwrap();
     let begun = AtomicBool::new(false);
     let begin = || begun.store(true, Ordering::SeqCst);
     let hold = files::Files.hold(&url, Duration::from_secs(1), &begin);
