@@ -122,7 +122,9 @@ impl Danger {
         let short = |(from, to): &Span| to.saturating_sub(*from) < least;
         let instant = |(from, to): Span| (from, if to == i64::MAX { from } else { to });
         let down = self.down.values().flatten().filter(|span| !short(span)).copied();
-        let failed = self.failed.values().flatten().map(|failed| failed.span);
+        // A renewal brings nobody a job.
+        let failed = self.failed.values().flatten().filter(|failed| failed.call != "renew");
+        let failed = failed.map(|failed| failed.span);
         let store = self.jumps.iter().chain(&self.held).copied();
         let mut all = down.chain(failed).chain(store);
         all.any(|span| meet(instant(span), (from, to)))

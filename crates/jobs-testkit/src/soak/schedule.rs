@@ -76,7 +76,7 @@ pub struct Fault {
 /// occurs before one occurs again, and a short run has them all.
 pub fn schedule(seed: u64, length: Duration, faults: Faults) -> Vec<Fault> {
     let mut random = Rng::with_seed(seed);
-    let mut all = Vec::new();
+    let (mut all, mut ahead) = (Vec::new(), 0);
     let mut deck: Vec<Kind> = Vec::new();
     // In a run of seconds they come closer together.
     let (least, most) = if length < Duration::from_secs(60) { (1500, 2500) } else { (2500, 6500) };
@@ -91,13 +91,15 @@ pub fn schedule(seed: u64, length: Duration, faults: Faults) -> Vec<Fault> {
                 continue;
             }
         };
-        all.push(fault(&mut random, at, kind));
+        all.push(fault(&mut random, at, kind, &mut ahead));
         at += Duration::from_millis(random.u64(least..most));
     }
     all
 }
 
-fn fault(random: &mut Rng, at: Duration, kind: Kind) -> Fault {
+/// `ahead` is how far the most advanced clock was ahead so far: one that is ahead again is so of all
+/// before, or a store's clock that goes on from the highest would not notice.
+fn fault(random: &mut Rng, at: Duration, kind: Kind, ahead: &mut i64) -> Fault {
     let millis = match kind {
         Kind::Kill => random.u64(200..2000),
         // Past the lease, and sometimes past the sweep that takes it back.
@@ -109,7 +111,11 @@ fn fault(random: &mut Rng, at: Duration, kind: Kind) -> Fault {
     };
     let number = match kind {
         Kind::Cut => random.i64(2..400),
-        Kind::Clock => random.i64(30_000..600_000) * if random.bool() { 1 } else { -1 },
+        Kind::Clock if random.bool() => {
+            *ahead += random.i64(30_000..600_000);
+            *ahead
+        }
+        Kind::Clock => -random.i64(30_000..600_000),
         _ => random.i64(0..1000),
     };
     let target = random.usize(0..1000);
@@ -136,6 +142,18 @@ mod tests {
             for kind in Kind::ALL {
                 assert!(faults.iter().any(|fault| fault.kind == kind), "{seed}: no {kind:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_is_ahead_of_all_before() {
+        for seed in 0..20 {
+            let faults = schedule(seed, Duration::from_secs(1800), ALL);
+            let clocks = faults.iter().filter(|fault| fault.kind == Kind::Clock);
+            let (ahead, behind): (Vec<i64>, Vec<i64>) =
+                clocks.map(|fault| fault.number).partition(|number| *number > 0);
+            assert!(ahead.len() > 5 && behind.len() > 5, "{seed}");
+            assert!(ahead.windows(2).all(|pair| pair[1] - pair[0] >= 30_000), "{ahead:?}");
         }
     }
 

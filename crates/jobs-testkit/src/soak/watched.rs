@@ -1,13 +1,18 @@
 //! A worker's handle with a witness: what reserve took, which claims were told lost, and which calls
-//! were slow or had no answer. It changes nothing about the calls.
+//! were slow or had no answer. It changes nothing about the calls, but that a renewal fails now and
+//! then, never two in a row: each time a lease must outlive it (K3).
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use jobs_core::{
-    AuthorizedJob, Claim, OutcomeKind, Queue, Result, Settled, Settlement, async_trait,
+    AuthorizedJob, Claim, Error, ErrorKind, OutcomeKind, Queue, Result, Settled, Settlement,
+    async_trait,
     queue::{Lease, Pushed, Renewed, Reserve, Reserved, Swept, Worker},
     wake::Watch,
 };
@@ -18,6 +23,8 @@ use super::ledger::{Event, Pen, Told, now};
 const SLOW: i64 = 300_000;
 /// The trouble of a call that was slow and had an answer.
 pub const SLOW_CALL: &str = "slow";
+/// Of so many renewals one is made to fail.
+const FAILS: u32 = 30;
 /// Claims kept for late writes.
 const KEPT: usize = 500;
 
@@ -52,6 +59,8 @@ pub struct Watched {
     pub pen: Arc<Pen>,
     /// What is over.
     pub over: Over,
+    /// The last renewal was made to fail.
+    pub failed: Arc<AtomicBool>,
 }
 
 /// One call under way. Without an answer, it is written down as such, with what it was to settle.
@@ -125,6 +134,13 @@ impl Watched {
         }
     }
 
+    /// Is this renewal one that fails?
+    fn fails(&self) -> bool {
+        let fails = !self.failed.load(Ordering::Relaxed) && fastrand::u32(0..FAILS) == 0;
+        self.failed.store(fails, Ordering::Relaxed);
+        fails
+    }
+
     fn lost(&self, call: &str, claim: &Claim) {
         let (job, fence) = (claim.job.clone(), claim.fence);
         self.pen.write(Event::Lost { job, fence, call: call.to_owned() });
@@ -148,7 +164,10 @@ impl Queue for Watched {
 
     async fn renew(&self, lease: Lease, claims: &[Claim]) -> Result<Vec<Renewed>> {
         let call = Call::new(&self.pen, "renew", &[]);
-        let answer = self.store.renew(lease, claims).await;
+        let answer = match self.fails() {
+            true => Err(Error::new(ErrorKind::Unavailable, "renew", "made to fail by the soak")),
+            false => self.store.renew(lease, claims).await,
+        };
         let sent = call.answered(&answer);
         let renewed = answer?;
         let told = || claims.iter().zip(&renewed);

@@ -49,7 +49,7 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
         watch_the_clock(pen.clone())?;
         let over = Over::default();
         late::start(soak, orders, pen.clone(), over.clone())?;
-        let watched = Watched { store, pen: pen.clone(), over };
+        let watched = Watched { store, pen: pen.clone(), over, failed: Arc::default() };
         let worker = register(Worker::new(watched).label(&orders.label), &pen)?;
         let ended = worker.run().await;
         if exit_code(&ended) != 0 {

@@ -52,7 +52,7 @@ fn demands(evidence: &Evidence, of: &Figures) -> Vec<(u64, String, u64)> {
         want(from, format!("attempts on record as {outcome}"), number(of.attempts.get(outcome)));
     }
     want(60, "claims told lost".into(), of.told_lost);
-    want(180, "leases that outlived a failed renewal".into(), of.renewed_after_a_failure);
+    want(60, "leases that outlived a failed renewal".into(), of.renewed_after_a_failure);
     for (from, told) in [(20, "lost"), (180, "already_applied")] {
         want(from, format!("late writes told {told}"), number(of.late_writes.get(told)));
     }

@@ -34,6 +34,13 @@ fn fairness_has_a_bound_and_a_proof() {
     let mut disturbed = newcomer(33, 1000);
     disturbed.fault(300, Kind::Kill, Some("w1.1"), false);
     disturbed.in_order();
+    let failed = |call: &str| {
+        let mut scene = newcomer(33, 1000);
+        scene.fail(call, (300, 310));
+        scene
+    };
+    failed("settle_and_reserve").in_order();
+    failed("renew").finds(SOON, "33 deliveries");
     // One in 20 s.
     let proves = |probe: Scene| {
         let found = Scene { length: Duration::from_secs(20), ..probe }.found();
