@@ -94,8 +94,9 @@ impl std::fmt::Debug for dyn Question {
 impl Reader {
     pub fn start(options: Arc<Options>, wake: Arc<Wake>, clock: Arc<Clock>) -> Result<Self> {
         let (questions, inbox) = mpsc::channel(256);
+        let glance = Glance::of(&options.path);
         spawn("jobs-sqlite-reader", async move {
-            Thread { options, wake, clock, conn: None, glance: None, version: None, failing: None }
+            Thread { options, wake, clock, glance, conn: None, version: None, failing: None }
                 .serve(inbox)
                 .await;
         })?;
@@ -122,7 +123,7 @@ struct Thread {
     wake: Arc<Wake>,
     clock: Arc<Clock>,
     conn: Option<Own>,
-    glance: Option<Glance>,
+    glance: Glance,
     version: Option<i64>,
     /// How long to leave it alone, while polls fail.
     failing: Option<Duration>,
@@ -137,7 +138,7 @@ impl Thread {
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(next), if watched => {
-                    if self.glance.as_mut().is_none_or(Glance::changed) {
+                    if self.conn.is_none() || self.glance.changed() {
                         self.poll().await;
                     }
                     next = tokio::time::Instant::now() + self.failing.unwrap_or(POLL);
@@ -163,7 +164,7 @@ impl Thread {
         let answer = caught(self.snapshot(read, Instant::now() + left)).await;
         if answer.is_err() {
             // A transaction may be open on it.
-            self.disconnect();
+            self.conn = None;
         }
         answer
     }
@@ -190,13 +191,8 @@ impl Thread {
     fn connected(&mut self) -> std::result::Result<&mut Own, Fault> {
         if self.conn.is_none() {
             (self.conn, self.version) = (Some(schema::reader(&self.options)?), None);
-            self.glance = Glance::of(&self.options.path);
         }
         self.conn.as_mut().ok_or(Fault::Broken(ErrorKind::Unavailable, "no connection"))
-    }
-
-    fn disconnect(&mut self) {
-        (self.conn, self.glance) = (None, None);
     }
 
     /// Rings for the commits of others. A failure only costs wake-ups, so the first one rings for
@@ -205,7 +201,7 @@ impl Thread {
         self.failing = match caught(self.changed()).await {
             Ok(()) => None,
             Err(fault) => {
-                self.disconnect();
+                self.conn = None;
                 if self.failing.is_none() {
                     let error = fault.into_error("watch");
                     tracing::warn!(%error, "wake-ups of other processes are not seen for now");

@@ -1,7 +1,7 @@
 //! Wake-ups (N1): at once inside a handle, by polling across handles and processes.
 //!
 //! Each queue counts the group commits that brought it work. The writer rings after its own
-//! commit. For the commits of others the reader glances at the WAL index (see `glance.rs`), and
+//! commit. For the commits of others the reader glances at the WAL file (see `glance.rs`), and
 //! only while somebody watches; when it moved, the counts say which queues to ring. Rejected: a
 //! file watcher, which differs by system and misses network mounts of containers.
 
