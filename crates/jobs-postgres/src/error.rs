@@ -1,6 +1,7 @@
 //! What goes wrong, and as what callers see it: one mapping.
 
 use jobs_core::{Error, ErrorKind};
+use sqlx::{error::DatabaseError, postgres::PgDatabaseError};
 
 /// A failed statement or an unreadable row.
 #[derive(Debug)]
@@ -39,10 +40,11 @@ impl Fault {
     pub fn leaves_the_connection(&self) -> bool {
         match self {
             Self::Sql(sqlx::Error::Database(_)) => {
-                // 57P01 to 57P05: the session is ended; 25006: it is on a standby now.
-                !self
-                    .state()
-                    .is_some_and(|s| s.starts_with("57P") || s == "25006" || s.starts_with("08"))
+                // 57P01 to 57P05: the session is ended; 25006: it is on a standby now; after an
+                // altered schema it has statements that are no use any more.
+                let state = self.state().unwrap_or_default();
+                let ended = state.starts_with("57P") || state == "25006" || state.starts_with("08");
+                !ended && of_state(&state).0 != ErrorKind::Schema
             }
             Self::Sql(_) | Self::Broken(..) => false,
             Self::Corrupt(_) => true,
@@ -76,8 +78,29 @@ impl Fault {
                 _ => (ErrorKind::Internal, "the statement failed"),
             },
         };
-        Error::with_source(kind, operation, format!("{what} ({error})"), error)
+        let said = match &error {
+            sqlx::Error::Database(error) => said(error.as_ref(), kind),
+            error => error.to_string(),
+        };
+        Error::with_source(kind, operation, format!("{what} ({said})"), error)
     }
+}
+
+/// The server's own words. Of an altered schema also which function met what: such details hold no
+/// values, while those of a constraint show the row.
+fn said(error: &dyn DatabaseError, kind: ErrorKind) -> String {
+    let mut said = error.message().to_owned();
+    let found = error.try_downcast_ref::<PgDatabaseError>();
+    if let Some(found) = found.filter(|_| kind == ErrorKind::Schema) {
+        let detail = found.detail().filter(|_| !found.code().starts_with("23"));
+        let place =
+            found.r#where().and_then(|all| all.lines().find(|line| line.contains("function")));
+        for more in [detail, place].into_iter().flatten() {
+            said.push_str("; ");
+            said.push_str(more);
+        }
+    }
+    said
 }
 
 /// PostgreSQL's error codes, appendix A of its manual.
@@ -96,9 +119,19 @@ fn of_state(state: &str) -> (ErrorKind, &'static str) {
         "53400" => (ErrorKind::Full, "the server reached a configured limit"),
         "25P02" => (ErrorKind::Refused, "the transaction has failed already: roll it back"),
         "25006" => (ErrorKind::Unavailable, "the server only reads: it was demoted; try again"),
-        "3F000" | "42P01" | "42883" | "42703" | "42704" | "42804" => (
+        "3F000" | "42P01" | "42883" => (
             ErrorKind::Schema,
-            "the jobs schema is missing or was altered: run the migrations, or restore it",
+            "the jobs schema is missing or incomplete: run the migrations, or restore it",
+        ),
+        // A missing column or type, another type, no unique index any more, a constraint that the
+        // migrations do not make, a cached statement whose answer changed.
+        "0A000" | "22P02" | "23502" | "23514" | "42703" | "42704" | "42725" | "42804" | "42809"
+        | "42846" | "42P10" | "42P13" => {
+            (ErrorKind::Schema, "the jobs schema was altered: restore it as the migrations made it")
+        }
+        "42P06" | "42P07" | "42710" | "42723" => (
+            ErrorKind::Refused,
+            "the schema holds something of that name already: name another schema, or clear it",
         ),
         "42501" => (ErrorKind::Refused, "the role lacks a privilege on the jobs schema: grant it"),
         "28000" | "28P01" => (ErrorKind::Refused, "the server refuses this user or password"),

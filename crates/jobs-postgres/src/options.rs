@@ -55,10 +55,13 @@ impl Options {
     /// # Errors
     /// Refused: no such URL.
     pub fn new(url: &str) -> Result<Self> {
-        let connect = PgConnectOptions::from_str(url).map_err(|error| {
-            let what = "the URL cannot be read: write postgres://user:password@host/database";
-            Error::with_source(ErrorKind::Refused, "connect", what, error)
-        })?;
+        let what = "the URL cannot be read: write postgres://user:password@host/database";
+        // It would be read whatever it begins with, as another server's.
+        if !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(Error::new(ErrorKind::Refused, "connect", what));
+        }
+        let connect = PgConnectOptions::from_str(url)
+            .map_err(|error| Error::with_source(ErrorKind::Refused, "connect", what, error))?;
         Ok(Self::with(connect))
     }
 
@@ -86,10 +89,15 @@ impl Options {
     /// In this schema, `jobs` unless set; made by [`migrate`](crate::Postgres::migrate).
     ///
     /// # Errors
-    /// Refused: empty, longer than 58 bytes, or with a NUL.
+    /// Refused: empty, longer than 58 bytes, or with a control character, `'` or `$$`, because the name
+    /// is written into texts and functions too.
     pub fn schema(self, schema: &str) -> Result<Self> {
-        if schema.is_empty() || schema.len() > MAX_SCHEMA || schema.contains('\0') {
-            let what = format!("a schema's name has 1 to {MAX_SCHEMA} bytes and no NUL");
+        let plain =
+            !schema.contains(|c: char| c.is_control() || c == '\'') && !schema.contains("$$");
+        if schema.is_empty() || schema.len() > MAX_SCHEMA || !plain {
+            let what = format!(
+                "a schema's name has 1 to {MAX_SCHEMA} bytes, no control character, no ' and no $$"
+            );
             return Err(Error::new(ErrorKind::Refused, "connect", what));
         }
         Ok(Self { schema: schema.to_owned(), ..self })

@@ -57,7 +57,13 @@ fn ground(schema: &str) -> String {
     format!("CREATE SCHEMA {};\n{}", quoted(schema), in_schema(table, schema))
 }
 
-/// The whole schema as one transaction of SQL, for whoever may run it where the application may not.
+/// The whole schema as one transaction of SQL, for whoever may run it where the application may not;
+/// on a database that has it already it fails and changes nothing. The application's role needs:
+///
+/// ```sql
+/// GRANT USAGE ON SCHEMA jobs TO app;
+/// GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA jobs TO app;
+/// ```
 pub fn sql(schema: &str) -> String {
     format!("BEGIN;\n{}{}COMMIT;\n", ground(schema), steps(schema, 0))
 }
@@ -67,20 +73,20 @@ pub(crate) async fn check(db: &Db) -> Result<()> {
     let schema = db.options.schema.clone();
     let found = db
         .with("connect", |mut conn| async move {
-            let server = conn.server_version_num().unwrap_or_default() / 10_000;
-            let encoding: String =
-                sqlx::query("SHOW server_encoding").fetch_one(&mut conn).await?.try_get(0)?;
-            let version = version(&mut conn, &schema).await?;
+            // One transaction, so that a pooler gives all of it to one session.
+            let mut tx = conn.begin_with(BEGIN).await?;
+            let server = "SELECT current_setting('server_version_num')::int4, \
+                          current_setting('server_encoding')";
+            let server = sqlx::query(server).fetch_one(&mut *tx).await?;
+            let (number, encoding): (i32, String) = (server.try_get(0)?, server.try_get(1)?);
+            let version = version(&mut tx, &schema).await?;
+            tx.commit().await?;
             conn.close().await.ok();
-            Ok((server, encoding, version))
+            Ok((number, encoding, version))
         })
         .await;
-    let (server, encoding, version) = found?;
-    if server < OLDEST_SERVER {
-        let what =
-            format!("PostgreSQL {server} is too old: {OLDEST_SERVER} is the oldest it runs on");
-        return Err(Error::new(ErrorKind::Unsafe, "connect", what));
-    }
+    let (number, encoding, version) = found?;
+    supported(number)?;
     if encoding != "UTF8" {
         let what = format!("the database's encoding is {encoding}: names need one in UTF8");
         return Err(Error::new(ErrorKind::Refused, "connect", what));
@@ -89,6 +95,23 @@ pub(crate) async fn check(db: &Db) -> Result<()> {
         return Err(newer(version, "connect"));
     }
     Ok(())
+}
+
+/// Whatever the database's default is: under another isolation, who waited for a lock would not see
+/// what its holder did.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// Is a server of this `server_version_num`, 150018 for 15.18, new enough?
+fn supported(number: i32) -> Result<()> {
+    let major = u32::try_from(number / 10_000).unwrap_or_default();
+    if major >= OLDEST_SERVER {
+        return Ok(());
+    }
+    let what = format!(
+        "PostgreSQL {major} is too old, {OLDEST_SERVER} is the oldest that the store runs on: \
+         upgrade the server"
+    );
+    Err(Error::new(ErrorKind::Unsafe, "connect", what))
 }
 
 fn newer(found: u32, operation: &'static str) -> Error {
@@ -117,7 +140,7 @@ pub(crate) async fn migrate(db: &Db) -> Result<()> {
     let schema = db.options.schema.clone();
     let found = db
         .with("migrate", |mut conn| async move {
-            let mut tx = conn.begin().await?;
+            let mut tx = conn.begin_with(BEGIN).await?;
             // A lock of the schema's own, so that the application's migrations wait for nothing.
             let lock = "SELECT pg_advisory_xact_lock(hashtext('jobs migration'), hashtext($1))";
             // Another process may take longer than a call waits for a lock.
@@ -144,4 +167,22 @@ pub(crate) async fn migrate(db: &Db) -> Result<()> {
         return Err(newer(found, "migrate"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_server_is_refused() {
+        for number in [0, -1, 90_624, 130_000, 139_999] {
+            let error = supported(number).expect_err("too old");
+            assert_eq!(error.kind(), ErrorKind::Unsafe, "{number}");
+            let what = error.to_string();
+            assert!(what.contains("14 is the oldest") && what.contains("upgrade"), "{what}");
+        }
+        for number in [140_000, 150_018, 180_001, i32::MAX] {
+            assert!(supported(number).is_ok(), "{number}");
+        }
+    }
 }
