@@ -59,9 +59,10 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     ///   (`p5_bulk_answers_in_order`, `p5_each_of_a_bulk_keeps_its_own`).
     /// - **P6** Where the store has transactions, the driver's own `push_in` pushes inside the
     ///   caller's: commit publishes, rollback leaves nothing
-    ///   (`p6_commit_publishes_and_rollback_leaves_nothing`); a duplicate committed before is an
-    ///   answer (`p6_what_was_committed_before_is_an_answer`); a push that meets an uncommitted one
-    ///   is told to come again, soon (`p6_an_open_transaction_keeps_nobody_waiting`).
+    ///   (`p6_commit_publishes_and_rollback_leaves_nothing`, `p6_a_bulk_is_one_transaction`); a
+    ///   duplicate committed before is an answer (`p6_what_was_committed_before_is_an_answer`); a
+    ///   push that meets an uncommitted one is told to come again, soon
+    ///   (`p6_an_open_transaction_keeps_nobody_waiting`).
     /// - **P7** Concurrent single pushes succeed or fail each by itself
     ///   (`p7_one_refused_among_fifty`); one handle serves two runtimes one after the other
     ///   (`p7_two_runtimes_one_handle`); a push dropped in flight harms nobody else's

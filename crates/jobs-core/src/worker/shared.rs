@@ -97,6 +97,17 @@ impl Shared {
             self.active.set(Instant::now());
             self.taken.notify_one();
         }
+        if stale && !took_none {
+            let (took, lease) = (sent.elapsed(), self.config.lease.length());
+            let jobs = give_back.len();
+            tracing::warn!(
+                ?took,
+                ?lease,
+                jobs,
+                "a reserve took too long to start what it brought, which is given back: a store this \
+                 slow needs a longer lease"
+            );
+        }
         give_back.into_iter().for_each(|run| self.finish(run, Outcome::Release));
         if self.stop.is_cancelled() {
             return self.give_back_waiting();

@@ -193,6 +193,9 @@ async fn p5_each_of_a_bulk_keeps_its_own(kit: &Kit) {
     for odd in odd {
         jobs.extend(plain().chain([odd(job("acme"))]).chain(plain()).chain([job("globex")]));
     }
+    for (number, job) in jobs.iter_mut().enumerate() {
+        job.payload = Payload::encode(&number).expect("a number is JSON");
+    }
     let pushed: Vec<_> = jobs.iter().cloned().map(checked).collect();
     for answer in store.enqueue(&pushed).await {
         assert_eq!(answer.expect("the store answers"), Pushed::Stored);

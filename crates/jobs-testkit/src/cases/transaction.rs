@@ -3,13 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use jobs_core::{PushError, QueueExt, State, queue::Pushed};
+use jobs_core::{Job, Payload, PushError, QueueExt, State, queue::Pushed};
 
 use super::stage::{drain_seen, known, stage, try_push};
 use crate::kit::{Kit, QUEUE, checked, grant, job, push};
 
 super::cases![
     p6_commit_publishes_and_rollback_leaves_nothing,
+    p6_a_bulk_is_one_transaction,
     p6_what_was_committed_before_is_an_answer,
     p6_an_open_transaction_keeps_nobody_waiting,
 ];
@@ -56,6 +57,38 @@ async fn p6_commit_publishes_and_rollback_leaves_nothing(kit: &Kit) {
         assert!(delivered.iter().all(|delivery| jobs.iter().any(|j| j.id == delivery.job.id)));
         let due = known(&*store, &jobs[2].job_ref()).await.expect("it is stored");
         assert_eq!(due.view.state, State::Scheduled);
+    }
+}
+
+/// Many jobs in one push, alike but for what they carry, with others among them.
+async fn p6_a_bulk_is_one_transaction(kit: &Kit) {
+    let store = kit.handle().await;
+    let number = |at: u32| Payload::encode(&at).expect("a number is JSON");
+    let jobs: Vec<_> = (0..100)
+        .map(|at| match at % 34 {
+            33 => Job { payload: number(at), ..job("globex").meta("at", at.to_string()) },
+            _ => Job { payload: number(at), ..job("acme") },
+        })
+        .collect();
+    let all: Vec<_> = jobs.iter().cloned().map(checked).collect();
+    for commits in [false, true] {
+        let Some(mut open) = kit.fixture.begin(&kit.namespace).await else { return };
+        let pushed = open.push(&all).await.expect("the store answers");
+        assert_eq!(pushed, [Pushed::Stored; 100]);
+        if !commits {
+            open.rollback().await;
+            assert!(drain_seen(&*store, QUEUE, 1).await.is_empty(), "left by a rollback");
+            continue;
+        }
+        open.commit().await.expect("the store answers");
+    }
+    let delivered = drain_seen(&*store, QUEUE, 100).await;
+    assert_eq!(delivered.len(), 100);
+    for job in &jobs {
+        let found = delivered.iter().find(|delivery| delivery.job.id == job.id);
+        let found = &found.expect("one of those pushed").job;
+        let same = (&found.tenant, &found.payload, &found.metadata);
+        assert_eq!(same, (&job.tenant, &job.payload, &job.metadata));
     }
 }
 
