@@ -31,7 +31,7 @@ const REPEATED: i64 = 600_000;
 fn points(ledger: &Ledger, danger: &Danger, story: &Story, by: &str, fence: i64) -> Vec<Span> {
     let Some(take) = story.take(&ledger.takes, by, fence) else { return Vec::new() };
     // The repetition of a reserve is trusted from the first one.
-    let calls = danger.failed(by).iter().filter(|failed| failed.call != "renew");
+    let calls = danger.failed(by).iter().filter(|failed| failed.call.ends_with("reserve"));
     let calls = calls.map(|failed| failed.span.0).filter(|sent| *sent < take.sent);
     let first = calls.filter(|sent| *sent >= take.at - REPEATED).min().unwrap_or(take.sent);
     let mut points = vec![(first, take.at)];
@@ -85,8 +85,7 @@ fn kept_from_renewing(danger: &Danger, by: &str, point: Span, next: Option<Span>
 pub fn unseen(danger: &Danger, by: &str, from: i64, to: i64) -> bool {
     let near = 1_000_000;
     let meets = |(start, end): &Span| *start <= to + near && from <= end.saturating_add(near);
-    let reserve = |call: &str| call != "renew" && call != "settle";
-    let mut failed = danger.failed(by).iter().filter(|failed| reserve(&failed.call));
+    let mut failed = danger.failed(by).iter().filter(|failed| failed.call.ends_with("reserve"));
     let taken = |span: &Span| span.0 - near <= from && from <= span.1.saturating_add(near);
     failed.any(|failed| taken(&failed.span)) || danger.down(by).iter().any(meets)
 }

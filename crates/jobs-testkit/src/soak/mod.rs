@@ -82,9 +82,7 @@ pub trait Soak: Send + Sync + 'static {
     /// What only the store itself can say about its soundness: one sentence for each thing that is
     /// wrong with what is stored, above all where its parts disagree. Asked all along, while others
     /// write, so it looks at one moment; and in the end.
-    async fn unsound(&self, _url: &str) -> Result<Vec<String>, String> {
-        Ok(Vec::new())
-    }
+    async fn unsound(&self, url: &str) -> Result<Vec<String>, String>;
 
     /// May this file be in the run's directory at the end?
     fn leaves(&self, file: &str) -> bool;
