@@ -71,8 +71,17 @@ pub fn excused(
 fn kept_from_renewing(danger: &Danger, by: &str, point: Span, next: Option<Span>) -> bool {
     let trusted = (point.0, point.0 + TRUST);
     let meets = |span: &Span| span.0 < trusted.1 && span.1 > trusted.0;
+    let gone =
+        danger.down(by).iter().filter(|(_, to)| *to == i64::MAX).map(|(from, _)| *from).min();
+    // Who is gone by then renews nothing.
+    if gone.is_some_and(|at| at < trusted.1) {
+        return true;
+    }
+    // The last call of one that was killed is not written down.
+    let cut_off = gone.map(|at| (at - DEADLINE, at));
     let failed = danger.failed(by).iter().filter(|failed| failed.call == "renew");
-    let failed: Vec<Span> = failed.map(|failed| failed.span).chain(next).filter(meets).collect();
+    let failed = failed.map(|failed| failed.span).chain(next).chain(cut_off);
+    let failed: Vec<Span> = failed.filter(meets).collect();
     // One failed call holds its worker up until its deadline and no longer.
     let calls = failed.iter().map(|(sent, at)| (*sent, (*at).min(sent + DEADLINE)));
     let others = danger.renewals(by).iter().copied().chain([point]);

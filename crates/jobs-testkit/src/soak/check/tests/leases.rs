@@ -156,7 +156,13 @@ fn what_happened_to_others_is_no_excuse() {
         })
     };
     gone(500).in_order();
+    gone(1500).in_order();
+    gone(1600).finds(TAKEN, KEPT);
     gone(2900).finds(TAKEN, KEPT);
+    // Its second renewal was under way.
+    let mut killed = gone(1600);
+    killed.fail("renew", TWO[0]);
+    killed.in_order();
 }
 
 #[test]
