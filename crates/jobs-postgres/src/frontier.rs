@@ -7,7 +7,7 @@
 //! do not fill the wish. What this handle puts in line itself lowers the place, so it is seen at once.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -16,11 +16,14 @@ use uuid::Uuid;
 
 /// How old a look may be. With the call that looks again it is within the 250 ms of R6.
 const LOOK: Duration = Duration::from_millis(200);
-/// Most lines of one reserve: the lanes longest without a visit of this handle's.
-const MOST: usize = 400;
+/// A look that took longer than this is made less often: it shall not cost more than a tenth of the
+/// time.
+const LONG: Duration = Duration::from_millis(20);
+/// Lines that are sent all, however few jobs are wanted.
+const FEW: usize = 32;
 
 /// One name of one tenant, suspect or not, of one priority: its jobs in the order of (due, id).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Line {
     pub name: String,
     pub suspect: bool,
@@ -37,12 +40,17 @@ struct From {
     place: Place,
     /// When this handle last put a job there.
     noted: u64,
+    /// The lane's finish and last visit there as last read: no later than they are.
+    finish: i64,
+    visited: i64,
 }
 
 /// The last look at all lines of a name.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Instant,
+    /// How long it took.
+    took: Duration,
     /// Every job that was due before is in line.
     since: i64,
     /// When this handle last scheduled a job.
@@ -53,14 +61,14 @@ struct Look {
 struct Known {
     lines: BTreeMap<Line, From>,
     looked: HashMap<String, Look>,
-    /// By tenant, the number of its last visit.
-    visits: HashMap<String, u64>,
+    /// By name, its virtual now as last read.
+    nows: HashMap<String, i64>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     queues: HashMap<String, Known>,
-    /// Counts what is noted and visited.
+    /// Counts what is noted and answered.
     count: u64,
 }
 
@@ -75,6 +83,8 @@ pub(crate) struct Asked {
     /// No scheduled job is due before.
     pub due_since: i64,
     pub lines: Vec<(Line, Place)>,
+    /// Others are known, whose lanes come later.
+    pub more: bool,
     count: u64,
     at: Instant,
 }
@@ -83,9 +93,55 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     pub looked: bool,
+    /// How long it took to look.
+    pub took: Duration,
     pub due_since: i64,
-    /// Those with work from a place on, and those without.
-    pub lines: Vec<(Line, Place, bool)>,
+    pub lines: Vec<Told>,
+    /// Virtual nows of names.
+    pub nows: Vec<(String, i64)>,
+}
+
+/// What a reserve answered about one line.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub line: Line,
+    /// From here on it may have jobs.
+    pub place: Place,
+    /// It has some.
+    pub some: bool,
+    /// The lane's finish and last visit, where they were read.
+    pub charged: Option<(i64, i64)>,
+}
+
+impl Known {
+    /// The lines of the lanes that are next, by name the least lag and then longest without a visit,
+    /// and whether there are others. Several times what one reserve visits: other handles may have
+    /// visited some of them meanwhile.
+    fn next(&self, names: &[String], most: usize) -> (Vec<(Line, Place)>, bool) {
+        let of_names = |(line, _): &(&Line, &From)| names.binary_search(&line.name).is_ok();
+        let lines = || self.lines.iter().filter(of_names);
+        let sent = |(line, from): (&Line, &From)| (line.clone(), from.place);
+        let wanted = FEW + most / 2;
+        if self.lines.len() <= wanted {
+            return (lines().map(sent).collect(), false);
+        }
+        let mut by_name = HashMap::<&str, Vec<(i64, i64, &str)>>::new();
+        for (line, from) in lines() {
+            let now = self.nows.get(&line.name).copied().unwrap_or_default();
+            let turn = (from.finish.saturating_sub(now).max(0), from.visited, &*line.tenant);
+            by_name.entry(&line.name).or_default().push(turn);
+        }
+        let mut chosen = HashSet::new();
+        for turns in by_name.values_mut() {
+            if turns.len() > wanted {
+                turns.select_nth_unstable(wanted);
+            }
+            chosen.extend(turns.iter().take(wanted).map(|turn| turn.2));
+        }
+        let (chosen, others): (Vec<_>, Vec<_>) =
+            lines().partition(|(line, _)| chosen.contains(&*line.tenant));
+        (chosen.into_iter().map(sent).collect(), !others.is_empty())
+    }
 }
 
 impl Frontier {
@@ -94,45 +150,39 @@ impl Frontier {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lines of `names`, and whether it is time to look for all again.
-    pub fn ask(&self, queue: &str, names: &[String]) -> Asked {
+    /// The lines of `names` for a reserve of `most`, and whether it is time to look for all again.
+    pub fn ask(&self, queue: &str, names: &[String], most: usize) -> Asked {
         let inner = self.lock();
         let (count, at) = (inner.count, Instant::now());
-        let look = Asked { look: true, due_since: 0, lines: Vec::new(), count, at };
+        let look = Asked { look: true, due_since: 0, lines: Vec::new(), more: false, count, at };
         let Some(known) = inner.queues.get(queue) else { return look };
         let looks = names.iter().map(|name| known.looked.get(name));
         let Some(looks) = looks.collect::<Option<Vec<_>>>() else { return look };
-        if looks.iter().any(|look| at - look.at >= LOOK) {
+        let old =
+            |look: &&Look| at - look.at >= if look.took > LONG { 10 * look.took } else { LOOK };
+        if looks.iter().any(old) {
             return look;
         }
         let due_since = looks.iter().map(|look| look.since).min().unwrap_or_default();
-        let of_names = |(line, _): &(&Line, &From)| names.binary_search(&line.name).is_ok();
-        let lines = known.lines.iter().filter(of_names);
-        let mut lines: Vec<_> = lines.map(|(line, from)| (line.clone(), from.place)).collect();
-        if lines.len() > MOST {
-            let visit = |line: &Line| known.visits.get(&line.tenant).copied().unwrap_or_default();
-            lines.sort_by_cached_key(|(line, _)| visit(line));
-            lines.truncate(MOST);
-        }
-        Asked { look: false, due_since, lines, count, at }
+        let (lines, more) = known.next(names, most);
+        Asked { look: false, due_since, lines, more, count, at }
     }
 
     /// Takes note of what the reserve answered.
-    pub fn answered(
-        &self,
-        queue: &str,
-        names: &[String],
-        asked: &Asked,
-        answered: Answered,
-        visited: &[&str],
-    ) {
+    pub fn answered(&self, queue: &str, names: &[String], asked: &Asked, answered: Answered) {
         let mut inner = self.lock();
         inner.count += 1;
-        let count = inner.count;
         let known = inner.queues.entry(queue.to_owned()).or_default();
+        known.nows.extend(answered.nows);
+        let took = answered.took;
+        let mut charged = HashMap::new();
         if answered.looked {
             known.lines.retain(|line, from| {
-                from.noted > asked.count || names.binary_search(&line.name).is_err()
+                let stays = from.noted > asked.count || names.binary_search(&line.name).is_err();
+                if !stays {
+                    charged.insert(line.clone(), (from.finish, from.visited));
+                }
+                stays
             });
         }
         for name in names {
@@ -141,31 +191,33 @@ impl Frontier {
                 Some(look) if look.noted > asked.count => look.since = look.since.min(since),
                 Some(look) => look.since = since,
                 None if answered.looked => {
-                    known.looked.insert(name.clone(), Look { at: asked.at, since, noted: 0 });
+                    known.looked.insert(name.clone(), Look { at: asked.at, took, since, noted: 0 });
                 }
                 None => {}
             }
             if let (true, Some(look)) = (answered.looked, known.looked.get_mut(name)) {
-                look.at = asked.at;
+                (look.at, look.took) = (asked.at, took);
             }
         }
-        for (line, place, some) in answered.lines {
+        for Told { line, place, some, charged: read } in answered.lines {
             match known.lines.get_mut(&line) {
-                // Somebody of this handle put a job there meanwhile.
-                Some(from) if from.noted > asked.count => from.place = from.place.min(place),
-                Some(from) if some => from.place = place,
-                Some(_) => drop(known.lines.remove(&line)),
-                None if some => drop(known.lines.insert(line, From { place, noted: 0 })),
+                Some(from) => {
+                    (from.finish, from.visited) = read.unwrap_or((from.finish, from.visited));
+                    if from.noted > asked.count {
+                        // Somebody of this handle put a job there meanwhile.
+                        from.place = from.place.min(place);
+                    } else if some {
+                        from.place = place;
+                    } else {
+                        known.lines.remove(&line);
+                    }
+                }
+                None if some => {
+                    let (finish, visited) =
+                        read.or_else(|| charged.get(&line).copied()).unwrap_or_default();
+                    known.lines.insert(line, From { place, noted: 0, finish, visited });
+                }
                 None => {}
-            }
-        }
-        if known.visits.len() > 100_000 {
-            known.visits.clear();
-        }
-        for tenant in visited {
-            match known.visits.get_mut(*tenant) {
-                Some(visit) => *visit = count,
-                None => drop(known.visits.insert((*tenant).to_owned(), count)),
             }
         }
     }
@@ -179,8 +231,9 @@ impl Frontier {
         let Some(known) = inner.queues.get_mut(queue) else { return };
         if known.looked.contains_key(&line.name) {
             let place = (due, Uuid::nil());
-            let from = known.lines.entry(line).or_insert(From { place, noted });
-            *from = From { place: from.place.min(place), noted };
+            let from =
+                known.lines.entry(line).or_insert(From { place, noted, finish: 0, visited: 0 });
+            (from.place, from.noted) = (from.place.min(place), noted);
         }
     }
 

@@ -103,9 +103,11 @@ impl Postgres {
         }
     }
 
-    /// Another handle on the same store, with connections of its own.
+    /// Another handle on the same store, with connections of its own. What one of them puts in line
+    /// the other knows, and wakes who watches it, without a word to the server.
     pub(crate) fn another(&self) -> Self {
-        Self::new(self.db.options.clone())
+        let another = Self::new(self.db.options.clone());
+        Self { frontier: self.frontier.clone(), wake: self.wake.clone(), ..another }
     }
 
     /// Looks at everything again, as after instants were moved by hand. For the suite.

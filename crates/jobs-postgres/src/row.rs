@@ -27,7 +27,7 @@ pub(crate) mod at {
     pub const RUN_AT: usize = 10;
     pub const FENCE: usize = 11;
     pub const ATTEMPT: usize = 12;
-    pub const SINCE: usize = 17;
+    pub const TIMEOUT: usize = 17;
 }
 
 /// The place, counted from 0, that an answer is for.

@@ -1,7 +1,9 @@
 //! The schema: migrations of the driver's own, under a lock of its own, and its version.
 
 use jobs_core::{Error, ErrorKind, Result};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+use sqlx::{
+    AssertSqlSafe, Connection, Executor, PgConnection, Row, SqlSafeStr, postgres::PgArguments,
+};
 
 use crate::{
     db::{Db, in_schema, quoted},
@@ -16,6 +18,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
     include_str!("op/reserve_lines.sql"),
     include_str!("op/reserve_charge.sql"),
     include_str!("op/reserve.sql"),
+    include_str!("op/reserve_deliver.sql"),
     include_str!("op/renew.sql"),
     include_str!("op/sweep.sql"),
     include_str!("op/retry.sql"),
@@ -77,7 +80,7 @@ pub(crate) async fn check(db: &Db) -> Result<()> {
             let mut tx = conn.begin_with(BEGIN).await?;
             let server = "SELECT current_setting('server_version_num')::int4, \
                           current_setting('server_encoding')";
-            let server = sqlx::query(server).fetch_one(&mut *tx).await?;
+            let server = unnamed(server).fetch_one(&mut *tx).await?;
             let (number, encoding): (i32, String) = (server.try_get(0)?, server.try_get(1)?);
             let version = version(&mut tx, &schema).await?;
             tx.commit().await?;
@@ -95,6 +98,11 @@ pub(crate) async fn check(db: &Db) -> Result<()> {
         return Err(newer(version, "connect"));
     }
     Ok(())
+}
+
+/// Run once, so not prepared by name, which a pooler would not know again.
+fn unnamed<'q>(sql: impl SqlSafeStr) -> sqlx::query::Query<'q, sqlx::Postgres, PgArguments> {
+    sqlx::query(sql).persistent(false)
 }
 
 /// Whatever the database's default is: under another isolation, who waited for a lock would not see
@@ -126,12 +134,12 @@ fn newer(found: u32, operation: &'static str) -> Error {
 async fn version(conn: &mut PgConnection, schema: &str) -> std::result::Result<u32, Fault> {
     let table = "SELECT to_regclass($1) IS NOT NULL";
     let name = format!("{}.migration", quoted(schema));
-    let there: bool = sqlx::query(table).bind(name).fetch_one(&mut *conn).await?.try_get(0)?;
+    let there: bool = unnamed(table).bind(name).fetch_one(&mut *conn).await?.try_get(0)?;
     if !there {
         return Ok(0);
     }
     let newest = in_schema("SELECT coalesce(max(version), 0) FROM jobs.migration", schema);
-    let newest: i32 = sqlx::query(AssertSqlSafe(newest)).fetch_one(&mut *conn).await?.try_get(0)?;
+    let newest: i32 = unnamed(AssertSqlSafe(newest)).fetch_one(&mut *conn).await?.try_get(0)?;
     Ok(u32::try_from(newest).unwrap_or_default())
 }
 
@@ -144,12 +152,12 @@ pub(crate) async fn migrate(db: &Db) -> Result<()> {
             // A lock of the schema's own, so that the application's migrations wait for nothing.
             let lock = "SELECT pg_advisory_xact_lock(hashtext('jobs migration'), hashtext($1))";
             // Another process may take longer than a call waits for a lock.
-            (&mut *tx).execute("SET LOCAL lock_timeout = 0").await?;
-            sqlx::query(lock).bind(&schema).execute(&mut *tx).await?;
+            (&mut *tx).execute(sqlx::raw_sql("SET LOCAL lock_timeout = 0")).await?;
+            unnamed(lock).bind(&schema).execute(&mut *tx).await?;
             let found = version(&mut tx, &schema).await?;
             if found < SCHEMA {
                 let there = "SELECT 1 FROM pg_namespace WHERE nspname = $1";
-                let there = sqlx::query(there).bind(&schema).fetch_optional(&mut *tx).await?;
+                let there = unnamed(there).bind(&schema).fetch_optional(&mut *tx).await?;
                 let mut text = ground(&schema);
                 if there.is_some() {
                     // Making it again would need a privilege on the database.

@@ -4,12 +4,17 @@
 -- Everything is one call, so that it is one round trip, and nothing expected raises an error: a caller
 -- of push_in would lose the transaction. Rows are written in the order of identity, so that two pushes
 -- of the same jobs wait for each other in one order only.
+-- Stored jobs are looked up by subqueries, which no plan made on empty tables turns into a join that
+-- reads all of them; the joins are of what was asked.
 -- Rejected: a body before its key is known to be free, which leaves a dead row for every refused push.
 CREATE FUNCTION jobs.enqueue(
   ids uuid[], tenants text[], queues text[], names text[], actions text[], bys text[],
   payloads bytea[], priorities int2[], attempts int4[], timeouts int8[], keys text[], scopes int2[],
   metadatas text[], ats int8[], delays int8[], keyed bool
-) RETURNS SETOF jobs.answer LANGUAGE plpgsql AS $$
+) RETURNS SETOF jobs.answer LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
 #variable_conflict use_column
 DECLARE
   v_now int8 := jobs.now_ms();
@@ -43,7 +48,7 @@ BEGIN
       SELECT s.* FROM unnest(ids, tenants, queues, names, actions, bys, payloads, priorities, attempts,
         timeouts, keys, scopes, metadatas, ats, delays) AS s(id, tenant, queue, name, action, by,
         payload, priority, attempts, timeout, key, scope, metadata, at, delay)
-      WHERE NOT EXISTS (SELECT 1 FROM jobs.body b WHERE b.id = s.id AND b.tenant = s.tenant)
+      WHERE (SELECT true FROM jobs.body b WHERE b.id = s.id AND b.tenant = s.tenant) IS NULL
     ), k AS (
       INSERT INTO jobs.key AS h (tenant, key, id)
       SELECT s.tenant, s.key, s.id FROM s WHERE s.key IS NOT NULL ORDER BY s.tenant, s.key
@@ -89,14 +94,11 @@ BEGIN
       NULL::text, NULL::int2, NULL::text
     FROM unnest(ids, tenants, keys) WITH ORDINALITY AS s(id, tenant, key, at)
     LEFT JOIN unnest(v_ids, v_tenants) AS f(id, tenant) ON f.id = s.id AND f.tenant = s.tenant
+    CROSS JOIN LATERAL (SELECT coalesce(
+      (SELECT l.state FROM jobs.live l WHERE l.id = s.id AND l.tenant = s.tenant),
+      (SELECT d.state FROM jobs.done d WHERE d.id = s.id AND d.tenant = s.tenant)) AS state) x
     LEFT JOIN LATERAL (
-      SELECT coalesce(l.state, d.state) AS state FROM jobs.body b
-      LEFT JOIN jobs.live l ON l.id = b.id AND l.tenant = b.tenant
-      LEFT JOIN jobs.done d ON d.id = b.id AND d.tenant = b.tenant
-      WHERE b.id = s.id AND b.tenant = s.tenant) x ON true
-    LEFT JOIN LATERAL (
-      SELECT k.id, l.state FROM jobs.key k
-      JOIN jobs.live l ON l.id = k.id AND l.tenant = k.tenant
-      WHERE k.tenant = s.tenant AND k.key = s.key) y ON true
+      SELECT k.id, (SELECT l.state FROM jobs.live l WHERE l.id = k.id AND l.tenant = k.tenant) AS state
+      FROM jobs.key k WHERE k.tenant = s.tenant AND k.key = s.key) y ON true
     WHERE f.id IS NULL;
 END $$;

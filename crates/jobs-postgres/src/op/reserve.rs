@@ -15,7 +15,7 @@ use crate::{
     Postgres,
     db::{Args, get},
     error::Fault,
-    frontier::{Answered, Asked, Line},
+    frontier::{Answered, Asked, Line, Told},
     row::{self, at},
 };
 
@@ -23,9 +23,9 @@ use crate::{
 const HOUR: i64 = 3_600_000;
 
 const RESERVE: &str = "SELECT * FROM jobs.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-     $13, $14, $15, $16)";
+     $13, $14, $15, $16, $17)";
 const EXCHANGE: &str = "SELECT * FROM jobs.exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)";
+     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)";
 
 /// Settles, then reserves, in one call. None asked does no I/O.
 pub(crate) async fn all(
@@ -36,7 +36,7 @@ pub(crate) async fn all(
     if request.most() == 0 {
         return Ok((settle::all(store, settlements).await?, Reserved::default()));
     }
-    let asked = store.frontier.ask(request.queue(), request.names());
+    let asked = store.frontier.ask(request.queue(), request.names(), request.most());
     let (operation, sql) = match settlements {
         [] => ("reserve", RESERVE),
         _ => ("settle_and_reserve", EXCHANGE),
@@ -66,6 +66,7 @@ fn bind(args: &mut Args, request: &Reserve, asked: &Asked) -> std::result::Resul
     args.add(request.worker())?;
     args.add(asked.look)?;
     args.add(asked.due_since)?;
+    args.add(asked.more)?;
     let lines = || asked.lines.iter();
     args.add(lines().map(|(line, _)| line.name.as_str()).collect::<Vec<_>>())?;
     args.add(lines().map(|(line, _)| line.suspect).collect::<Vec<_>>())?;
@@ -81,15 +82,19 @@ fn read(
     request: &Reserve,
     asked: &Asked,
 ) -> std::result::Result<Reserved, Fault> {
-    let (mut reserved, mut lines, mut head) = (Reserved::default(), Vec::new(), None);
+    let (mut reserved, mut answered) = (Reserved::default(), Answered::default());
+    let mut repeated = true;
     for row in rows {
         match get::<i16>(row, at::PART)? {
             0 => {
                 let (now, due): (i64, Option<i64>) = (get(row, at::RUN_AT)?, get(row, at::FENCE)?);
                 let wait = due.map(|due| due.saturating_sub(now).clamp(0, HOUR));
                 reserved.next_due = wait.map(|wait| Duration::from_millis(wait.unsigned_abs()));
-                let since: Option<i64> = get(row, at::SINCE)?;
-                head = Some((get::<i16>(row, at::CODE)? > 0, since.unwrap_or_default()));
+                let micros: Option<i32> = get(row, at::AT)?;
+                answered.took = Duration::from_micros(u64::from(row::small(micros.unwrap_or(0))));
+                answered.looked = get::<i16>(row, at::CODE)? > 0;
+                answered.due_since = get::<Option<i64>>(row, at::TIMEOUT)?.unwrap_or_default();
+                repeated = false;
             }
             1 => match delivery(row, request) {
                 Ok(delivery) => reserved.deliveries.push(delivery),
@@ -101,18 +106,18 @@ fn read(
             2 => {
                 let (line, due): (Line, i64) = row::line(row)?;
                 let place = (due, get::<Uuid>(row, at::ID)?);
-                lines.push((line, place, get::<i16>(row, at::CODE)? > 0));
+                let finish: Option<i64> = get(row, at::FENCE)?;
+                let charged = finish.zip(get::<Option<i64>>(row, at::TIMEOUT)?);
+                let some = get::<i16>(row, at::CODE)? > 0;
+                answered.lines.push(Told { line, place, some, charged });
             }
+            4 => answered.nows.push((get(row, at::NAME)?, get(row, at::FENCE)?)),
             _ => {}
         }
     }
     // A repetition answers what was taken, and of the lines nothing.
-    if let Some((looked, due_since)) = head {
-        let visited = reserved.deliveries.iter().map(|delivery| delivery.job.tenant.as_str());
-        let visited: Vec<_> = visited.collect();
-        let (queue, names) = (request.queue(), request.names());
-        let answered = Answered { looked, due_since, lines };
-        store.frontier.answered(queue, names, asked, answered, &visited);
+    if !repeated {
+        store.frontier.answered(request.queue(), request.names(), asked, answered);
     }
     Ok(reserved)
 }

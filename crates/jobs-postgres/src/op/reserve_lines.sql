@@ -4,6 +4,7 @@ CREATE FUNCTION jobs.lines(p_queue text, p_names text[])
 RETURNS TABLE (name text, suspect bool, tenant text, rank int2, run_at int8, id uuid) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -33,6 +34,7 @@ CREATE FUNCTION jobs.promote(p_queue text, p_names text[], p_since int8, p_now i
   OUT count int8, OUT more bool) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -5,6 +5,7 @@ CREATE FUNCTION jobs.retry(p_scope text, p_by text, p_tenants text[], p_ids uuid
 RETURNS SETOF jobs.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -20,8 +21,10 @@ BEGIN
     a.part := 3;
     a.at := i;
     a.code := 0;
+    -- Locked as it is read: it may have come back from history since all were locked.
     SELECT x.* INTO v FROM jobs.live x
-    WHERE x.id = p_ids[i] AND x.tenant = p_tenants[i] AND (p_scope IS NULL OR x.tenant = p_scope);
+    WHERE x.id = p_ids[i] AND x.tenant = p_tenants[i] AND (p_scope IS NULL OR x.tenant = p_scope)
+    FOR UPDATE;
     IF FOUND THEN
       a.code := 2;
       a.state := v.state;
@@ -33,7 +36,8 @@ BEGIN
     ELSE
       SELECT x.* INTO d FROM jobs.done x
       WHERE x.id = p_ids[i] AND x.tenant = p_tenants[i] AND (p_scope IS NULL OR x.tenant = p_scope)
-        AND NOT x.stub;
+        AND NOT x.stub
+      FOR UPDATE;
       IF FOUND THEN
         a.code := 2;
         a.state := d.state;
@@ -78,6 +82,7 @@ CREATE FUNCTION jobs.lock_all(p_scope text, p_tenants text[], p_ids uuid[])
 RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN

@@ -5,6 +5,7 @@ CREATE FUNCTION jobs.set_lane(p_queue text, p_tenant text, p_weight int4, p_paus
   p_verb text, p_by text, p_sets bool) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -7,6 +7,7 @@ CREATE FUNCTION jobs.settle(
 ) RETURNS SETOF jobs.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -27,7 +28,7 @@ BEGIN
   ), h AS MATERIALIZED (
     SELECT v.*, s.kind, s.delay, s.cause, s.at
     FROM s JOIN jobs.live v ON v.id = s.id AND v.tenant = s.tenant
-    WHERE v.state = 2 AND v.fence = s.fence AND v.nonce = s.nonce AND v.nonce <> 0
+    WHERE v.state + 0 = 2 AND v.fence = s.fence AND v.nonce = s.nonce AND v.nonce <> 0
     ORDER BY v.id, v.tenant
     FOR UPDATE OF v
   ), m AS MATERIALIZED (
@@ -108,6 +109,7 @@ END $$;
 CREATE FUNCTION jobs.free_keys(ids uuid[], tenants text[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -119,6 +121,7 @@ END $$;
 CREATE FUNCTION jobs.trim_attempts(ids uuid[], tenants text[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN

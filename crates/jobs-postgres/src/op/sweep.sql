@@ -6,6 +6,7 @@ CREATE FUNCTION jobs.sweep(p_batch int4, p_done int8, p_keep int8, p_cancelled i
 RETURNS SETOF jobs.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -169,6 +170,7 @@ END $$;
 CREATE FUNCTION jobs.free_ended_keys(p_ids uuid[], p_tenants text[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -181,6 +183,7 @@ END $$;
 CREATE FUNCTION jobs.remove(p_ids uuid[], p_tenants text[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
