@@ -9,7 +9,7 @@ use std::{
     collections::HashMap,
     future::Future,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -50,10 +50,18 @@ impl Cut {
 #[derive(Debug)]
 pub(crate) struct Db {
     pub options: Arc<Options>,
-    idle: Mutex<Vec<(Id, PgConnection)>>,
+    idle: Mutex<Vec<Idle>>,
     turns: Semaphore,
     /// Statements with the schema's name in them, by the place of their text.
     texts: Mutex<HashMap<(usize, usize), Arc<str>>>,
+}
+
+/// A connection that nobody uses.
+#[derive(Debug)]
+struct Idle {
+    runtime: Id,
+    since: Instant,
+    conn: PgConnection,
 }
 
 /// How often a call that met a conflict is tried.
@@ -97,15 +105,22 @@ impl Db {
         answer.map_err(|fault| fault.into_error(operation))
     }
 
+    /// A method of several statements, within the deadline of one call.
+    pub async fn within<T>(
+        &self,
+        operation: &'static str,
+        method: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let done = tokio::time::timeout(self.options.deadline, method).await;
+        done.unwrap_or_else(|_| Err(LATE.into_error(operation)))
+    }
+
     async fn once(&self, sql: &'static str, args: Args) -> std::result::Result<Vec<PgRow>, Fault> {
-        let mut conn = self.take().await?;
-        let answer = self.run(&mut conn.conn, sql, args).await;
+        let (mut conn, turn) = self.take().await?;
+        let answer = self.run(&mut conn, sql, args).await;
         match &answer {
-            Err(fault) if !fault.leaves_the_connection() => {
-                // The others broke with it, as when the server restarted.
-                self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            }
-            _ => conn.give_back(),
+            Err(fault) if !fault.leaves_the_connection() => turn.broke(),
+            _ => turn.give_back(conn),
         }
         answer
     }
@@ -155,24 +170,36 @@ impl Db {
     }
 
     /// A connection of the calling runtime, an idle one or a new one.
-    async fn take(&self) -> std::result::Result<Taken<'_>, Fault> {
+    async fn take(&self) -> std::result::Result<(PgConnection, Turn<'_>), Fault> {
         let ended = Fault::Broken(ErrorKind::Internal, "the handle is closed");
-        let turn = self.turns.acquire().await.map_err(|_| ended)?;
+        let permit = self.turns.acquire().await.map_err(|_| ended)?;
         let runtime = Handle::current().id();
         let idle = {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            let at = idle.iter().rposition(|(of, _)| *of == runtime);
+            let mut idle = self.idle();
+            let at = idle.iter().rposition(|idle| idle.runtime == runtime);
             // Those of other runtimes, which may have ended, make room.
             if at.is_none() && idle.len() >= self.options.connections {
                 idle.remove(0);
             }
-            at.map(|at| idle.swap_remove(at).1)
+            at.map(|at| idle.swap_remove(at).conn)
         };
-        let conn = match idle {
-            Some(conn) => conn,
-            None => PgConnection::connect_with(&self.options.own()).await?,
-        };
-        Ok(Taken { db: self, conn, runtime, _turn: turn })
+        let turn =
+            Turn { db: self, runtime, since: Instant::now(), answered: false, _permit: permit };
+        match idle {
+            Some(conn) => Ok((conn, turn)),
+            None => match PgConnection::connect_with(&self.options.own()).await {
+                Ok(conn) => Ok((conn, turn)),
+                Err(error) => {
+                    turn.broke();
+                    Err(error.into())
+                }
+            },
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+        // Every change is one call, so what a panic left is whole.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A connection for a few statements that are no part of the contract's methods.
@@ -193,18 +220,35 @@ impl Db {
     }
 }
 
-/// A connection in use; dropped, it is closed.
-struct Taken<'d> {
+/// A connection's use. Dropped without an answer, because the call was late or given up, it takes the
+/// connections with it that have been idle since before: what one way to the server lost, another
+/// did, and each would cost a call its deadline.
+struct Turn<'d> {
     db: &'d Db,
-    conn: PgConnection,
     runtime: Id,
-    _turn: SemaphorePermit<'d>,
+    since: Instant,
+    answered: bool,
+    _permit: SemaphorePermit<'d>,
 }
 
-impl Taken<'_> {
-    fn give_back(self) {
-        let mut idle = self.db.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push((self.runtime, self.conn));
+impl Turn<'_> {
+    fn give_back(mut self, conn: PgConnection) {
+        self.answered = true;
+        self.db.idle().push(Idle { runtime: self.runtime, since: Instant::now(), conn });
+    }
+
+    /// The others broke with it, as when the server restarted.
+    fn broke(mut self) {
+        self.answered = true;
+        self.db.idle().clear();
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.db.idle().retain(|idle| idle.since > self.since);
+        }
     }
 }
 

@@ -21,7 +21,9 @@ const PART: usize = 500;
 #[async_trait]
 impl Queue for Postgres {
     async fn enqueue(&self, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
-        op::enqueue::all(self, jobs).await
+        let all = async { Ok(op::enqueue::all(self, jobs).await) };
+        let answers = self.db.within("enqueue", all).await;
+        answers.unwrap_or_else(|late| jobs.iter().map(|_| Err(late.clone())).collect())
     }
 
     async fn reserve(&self, request: &Reserve) -> Result<Reserved> {
@@ -29,19 +31,27 @@ impl Queue for Postgres {
     }
 
     async fn renew(&self, lease: Lease, claims: &[Claim]) -> Result<Vec<Renewed>> {
-        let mut answers = Vec::with_capacity(claims.len());
-        for part in claims.chunks(PART) {
-            answers.extend(op::renew::all(self, lease, part).await?);
-        }
-        Ok(answers)
+        self.db
+            .within("renew", async {
+                let mut answers = Vec::with_capacity(claims.len());
+                for part in claims.chunks(PART) {
+                    answers.extend(op::renew::all(self, lease, part).await?);
+                }
+                Ok(answers)
+            })
+            .await
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>> {
-        let mut answers = Vec::with_capacity(settlements.len());
-        for part in settlements.chunks(PART) {
-            answers.extend(op::settle::all(self, part).await?);
-        }
-        Ok(answers)
+        self.db
+            .within("settle", async {
+                let mut answers = Vec::with_capacity(settlements.len());
+                for part in settlements.chunks(PART) {
+                    answers.extend(op::settle::all(self, part).await?);
+                }
+                Ok(answers)
+            })
+            .await
     }
 
     async fn settle_and_reserve(
@@ -84,27 +94,39 @@ impl Admin for Postgres {
     }
 
     async fn retry(&self, permit: &Permit<Retry>, jobs: &[JobRef]) -> Result<Vec<Retried>> {
-        let mut answers = Vec::with_capacity(jobs.len());
-        for part in jobs.chunks(PART) {
-            answers.extend(op::retry::all(self, permit, part).await?);
-        }
-        Ok(answers)
+        self.db
+            .within("retry", async {
+                let mut answers = Vec::with_capacity(jobs.len());
+                for part in jobs.chunks(PART) {
+                    answers.extend(op::retry::all(self, permit, part).await?);
+                }
+                Ok(answers)
+            })
+            .await
     }
 
     async fn cancel(&self, permit: &Permit<Cancel>, jobs: &[JobRef]) -> Result<Vec<Cancelled>> {
-        let mut answers = Vec::with_capacity(jobs.len());
-        for part in jobs.chunks(PART) {
-            answers.extend(op::cancel::all(self, permit, part).await?);
-        }
-        Ok(answers)
+        self.db
+            .within("cancel", async {
+                let mut answers = Vec::with_capacity(jobs.len());
+                for part in jobs.chunks(PART) {
+                    answers.extend(op::cancel::all(self, permit, part).await?);
+                }
+                Ok(answers)
+            })
+            .await
     }
 
     async fn delete(&self, permit: &Permit<Delete>, jobs: &[JobRef]) -> Result<Vec<Deleted>> {
-        let mut answers = Vec::with_capacity(jobs.len());
-        for part in jobs.chunks(PART) {
-            answers.extend(op::delete::all(self, permit, part).await?);
-        }
-        Ok(answers)
+        self.db
+            .within("delete", async {
+                let mut answers = Vec::with_capacity(jobs.len());
+                for part in jobs.chunks(PART) {
+                    answers.extend(op::delete::all(self, permit, part).await?);
+                }
+                Ok(answers)
+            })
+            .await
     }
 
     async fn set_lane(

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 #[tokio::test]
 async fn a_hold_begins_when_the_lock_is_had() {
     let directory = tempfile::tempdir().unwrap();
-    let url = files::Files.url(directory.path());
+    let url = files::Files.url(directory.path()).unwrap();
     files::Files.open(&url, Trouble::default()).await.unwrap();
     let mut other = SqliteConnectOptions::new().filename(&url).connect().await.unwrap();
     // The handle that made the file may still be closing.

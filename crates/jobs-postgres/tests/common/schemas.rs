@@ -56,7 +56,8 @@ impl Schemas {
         }
     }
 
-    fn url(&self) -> &str {
+    /// The database's URL.
+    pub fn url(&self) -> &str {
         self.url.as_deref().expect("a server")
     }
 
@@ -64,7 +65,8 @@ impl Schemas {
         (self.options)(self.url()).schema(namespace).expect("a name")
     }
 
-    async fn open(&self, namespace: &str, options: Options) -> Postgres {
+    /// A handle on the schema of this name, migrated.
+    pub async fn open(&self, namespace: &str, options: Options) -> Postgres {
         let store = Postgres::open(options).await.expect("the server answers");
         store.migrate().await.expect("migrates");
         let mut handles = self.handles.lock().expect("not poisoned");

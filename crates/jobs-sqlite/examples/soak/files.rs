@@ -34,8 +34,8 @@ impl Soak for Files {
         "sqlite"
     }
 
-    fn url(&self, directory: &Path) -> String {
-        directory.join(FILE).display().to_string()
+    fn url(&self, directory: &Path) -> Result<String, String> {
+        Ok(directory.join(FILE).display().to_string())
     }
 
     async fn open(&self, url: &str, trouble: Trouble) -> Result<Arc<dyn Admin>> {

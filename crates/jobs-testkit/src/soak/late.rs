@@ -9,6 +9,7 @@ use tokio::{runtime::Builder, time::sleep};
 use super::{
     Done, Soak, Trouble,
     ledger::{Event, Pen},
+    opened,
     process::Orders,
     watched::Over,
 };
@@ -27,7 +28,7 @@ pub fn start(soak: &dyn Soak, orders: &Orders, pen: Arc<Pen>, over: Over) -> Don
         let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
         runtime.block_on(async {
             // It is a second writer, on a sound connection and clock.
-            let Ok(store) = open.open(&url, Trouble::default()).await else { return };
+            let Ok(store) = opened(&*open, &url, Trouble::default()).await else { return };
             loop {
                 sleep(EVERY).await;
                 // Young ones meet the job's retry, old ones whatever came after.

@@ -40,6 +40,9 @@ use jobs_core::{Admin, Result, async_trait};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use process::Orders;
+use tokio::time::{Instant, sleep};
+
+use crate::harness::REQUIRE;
 
 /// The result of a part of the soak; the error is a sentence.
 type Done<T = ()> = Result<T, String>;
@@ -55,8 +58,18 @@ pub trait Soak: Send + Sync + 'static {
     /// For reports.
     fn name(&self) -> &'static str;
 
-    /// Where a new, empty store is made; `directory` is the run's own, for one in files.
-    fn url(&self, directory: &Path) -> String;
+    /// Why there is none here, with what to do about it: the short soak is then skipped under plain
+    /// `cargo test`.
+    fn unavailable(&self) -> Option<String> {
+        None
+    }
+
+    /// Where a new, empty store is made; `directory` is the run's own, for one in files. A server of
+    /// the run's own is started here, once, and ends with `self`.
+    ///
+    /// # Errors
+    /// There is no server, or it does not start.
+    fn url(&self, directory: &Path) -> Result<String, String>;
 
     /// A handle on it, migrated, that keeps all history, with this trouble.
     async fn open(&self, url: &str, trouble: Trouble) -> Result<Arc<dyn Admin>>;
@@ -113,6 +126,24 @@ pub struct Faults {
     pub restart: bool,
 }
 
+/// How long a store may be away.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// A handle, asked for until the store is there: where programs run, one that ends because its store
+/// is away is started again.
+async fn opened(soak: &dyn Soak, url: &str, trouble: Trouble) -> Done<Arc<dyn Admin>> {
+    let until = Instant::now() + AWAY;
+    loop {
+        match soak.open(url, trouble).await {
+            Ok(store) => return Ok(store),
+            Err(error) if error.is_transient() && Instant::now() < until => {
+                sleep(Duration::from_millis(100)).await;
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
 /// The `main` of a driver's soak: `[--minutes N] [--seed S] [--leashed]`.
 pub fn main(soak: impl Soak) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -140,10 +171,19 @@ pub fn test(soak: impl Soak) -> ExitCode {
     if let Some(status) = role(&soak, &arguments) {
         return status;
     }
+    let missing = soak.unavailable();
+    let skip = missing.is_some() && std::env::var_os(REQUIRE).is_none();
+    if let (Some(why), true) = (&missing, skip) {
+        eprintln!("{} is not here, its soak is skipped: {why}", soak.name());
+    }
     let trial = Trial::test("a_short_soak", move || {
         let wanted = run::Wanted::short();
-        run::run(&soak, &wanted).map_err(Failed::from)
-    });
+        match missing {
+            Some(why) => Err(Failed::from(why)),
+            None => run::run(&soak, &wanted).map_err(Failed::from),
+        }
+    })
+    .with_ignored_flag(skip);
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
 }
 

@@ -16,6 +16,7 @@ use tokio::{runtime::Builder, time::sleep};
 use super::{
     Done, Soak, Trouble,
     ledger::{Answer, Event, Pen, now},
+    opened,
     process::{Orders, leash},
 };
 use crate::kit;
@@ -59,11 +60,7 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
             // A new connection now and then, most of which break.
             let cut_after = soak.faults().cut.then(|| random.usize(2..60));
             let trouble = Trouble { cut_after, ..Trouble::default() };
-            let store = match soak.open(&orders.url, trouble).await {
-                Ok(store) => store,
-                Err(error) if error.is_transient() => continue,
-                Err(error) => return Err(error.to_string()),
-            };
+            let store = opened(soak, &orders.url, trouble).await?;
             pen.write(Event::Up { cut: cut_after, clock: 0 });
             for _ in 0..200 {
                 if finish.load(Ordering::Relaxed) {

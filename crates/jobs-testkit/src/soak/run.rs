@@ -29,7 +29,7 @@ use super::{
     figures::Figures,
     ledger::{Event, Pen},
     left::{self, Open},
-    probe,
+    opened, probe,
     process::Process,
     producer::NOISY,
     read::Ledger,
@@ -108,8 +108,9 @@ pub fn run(soak: &dyn Soak, wanted: &Wanted) -> Done {
     // Listening for signals opens files for good, once.
     let runtime = || Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string());
     runtime()?.block_on(async { signals().map(drop) })?;
+    // A server of the store's own stays for as long as the store does.
+    let url = soak.url(&directory)?;
     let before = Open::now();
-    let url = soak.url(&directory);
     let violations = {
         // Children are tied to the thread that starts them: it is this one.
         let runtime = runtime()?;
@@ -168,7 +169,7 @@ async fn disturb(
     faults: &[Fault],
 ) -> Done {
     let pen = Arc::new(Pen::open(directory, "coordinator")?);
-    let store = soak.open(url, Trouble::default()).await.map_err(|error| error.to_string())?;
+    let store = opened(soak, url, Trouble::default()).await?;
     let place = (url.to_owned(), PathBuf::from(directory), wanted.seed);
     let disturber = Disturber::start(soak, store.clone(), place, pen.clone())?;
     let producer = |label: &str| {
@@ -235,8 +236,7 @@ async fn judge(
     faults: &[Fault],
 ) -> Done<Vec<Violation>> {
     let ledger = Ledger::read(directory)?;
-    let handle: Arc<dyn Admin> =
-        soak.open(url, Trouble::default()).await.map_err(|error| error.to_string())?;
+    let handle = opened(soak, url, Trouble::default()).await?;
     let mut store = store::read(&*handle, &ledger).await?;
     drop(handle);
     store.findings.extend(soak.unsound(url).await?);

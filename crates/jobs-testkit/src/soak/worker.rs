@@ -9,6 +9,7 @@ use tokio::{runtime::Builder, time::sleep};
 use super::{
     BROKEN, Done, LEASE, Soak, late,
     ledger::{Event, How, Pen, now},
+    opened,
     process::{Orders, leash},
     watched::{Over, Watched},
 };
@@ -43,7 +44,7 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
     let runtime = runtime.worker_threads(1).enable_all().build().map_err(|e| e.to_string())?;
     let pen = Arc::new(Pen::open(&orders.directory, &orders.label)?);
     runtime.block_on(async {
-        let store = soak.open(&orders.url, orders.trouble).await.map_err(|e| e.to_string())?;
+        let store = opened(soak, &orders.url, orders.trouble).await?;
         let (cut, clock) = (orders.trouble.cut_after, orders.trouble.clock_off);
         pen.write(Event::Up { cut, clock });
         watch_the_clock(pen.clone())?;
