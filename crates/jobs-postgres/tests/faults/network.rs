@@ -114,7 +114,10 @@ impl Far {
                 first(store.enqueue(&jobs).await)
             }
             "reserve" => store.reserve(&wants(1)).await.map(drop),
-            "renew" => store.renew(Lease::default(), &[self.claim.clone()]).await.map(drop),
+            "renew" => {
+                let claims = std::slice::from_ref(&self.claim);
+                store.renew(Lease::default(), claims).await.map(drop)
+            }
             "settle" => store.settle(&done).await.map(drop),
             "settle_and_reserve" => store.settle_and_reserve(&others, &wants(1)).await.map(drop),
             "sweep" => store.sweep().await.map(drop),
