@@ -92,6 +92,9 @@ impl Process {
         let log = File::options().create(true).append(true).open(log).map_err(said)?;
         let mut command = Command::new(program);
         command.args(orders.arguments()).stdin(Stdio::piped());
+        // Some handlers panic by design, and on a busy machine a backtrace takes the one thread of all
+        // handlers for seconds.
+        command.env("RUST_BACKTRACE", "0");
         command.stdout(log.try_clone().map_err(said)?).stderr(log);
         let mut child = command.spawn().map_err(said)?;
         let stdin = child.stdin.take();
