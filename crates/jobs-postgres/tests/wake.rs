@@ -1,0 +1,69 @@
+//! Wake-ups behind a pooler: heard on a connection of its own past it, or else found by polling.
+
+use std::{process::ExitCode, time::Duration};
+
+use jobs_core::Queue;
+use jobs_postgres::{Mode, Options, Postgres};
+use jobs_testkit::kit::{job, push, take};
+use tokio::time::{Instant, sleep, timeout};
+
+mod common;
+
+use common::{POOLED_URL, Test, drop_schema, number, unique, url, variable, works};
+
+const TESTS: &[Test] = tests![past_the_pooler, by_polling_only];
+
+fn main() -> ExitCode {
+    common::run(&[common::URL, POOLED_URL], TESTS)
+}
+
+fn pooled(schema: &str) -> Options {
+    let options = Options::new(&variable(POOLED_URL).expect("the runner asked for it"));
+    options.expect("a URL").mode(Mode::Pooled).schema(schema).expect("a name")
+}
+
+async fn open(options: Options) -> Postgres {
+    let store = Postgres::open(options).await.expect("the server answers");
+    store.migrate().await.expect("it migrates");
+    store
+}
+
+async fn listeners(schema: &str) -> i64 {
+    number(&format!("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%{schema}%'"))
+        .await
+}
+
+async fn past_the_pooler() {
+    let schema = unique("past");
+    let listens = open(pooled(&schema).listen_on(&url()).expect("a URL")).await;
+    let other = open(pooled(&schema)).await;
+    let mut watch = listens.watch(&["work".to_owned()]).await.expect("it watches");
+    assert_eq!(listeners(&schema).await, 1);
+    let pushed = push(&other, job("acme")).await;
+    timeout(Duration::from_secs(10), watch.woken()).await.expect("it is told");
+    assert_eq!(take(&listens, 1).await[0].job.id, pushed.id, "at once, after a wake-up");
+    drop_schema(&schema).await;
+}
+
+async fn by_polling_only() {
+    for options in [pooled, |schema: &str| pooled(schema).poll_only()] {
+        let schema = unique("poll");
+        let (polls, other) = (open(options(&schema)).await, open(pooled(&schema)).await);
+        let watch = polls.watch(&["work".to_owned()]).await.expect("it watches");
+        assert_eq!(listeners(&schema).await, 0, "nothing to hear it on");
+        assert_eq!(take(&polls, 1).await.len(), 0, "it knows the queue");
+        let pushed = push(&other, job("acme")).await;
+        let since = Instant::now();
+        let found = loop {
+            if let Some(found) = take(&polls, 1).await.pop() {
+                break found;
+            }
+            assert!(since.elapsed() < Duration::from_secs(10), "it is found by looking again");
+            sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!(found.job.id, pushed.id);
+        drop(watch);
+        works(&other).await;
+        drop_schema(&schema).await;
+    }
+}
