@@ -2,12 +2,13 @@
 //! worker on the same namespace, and ends only what it started.
 
 use std::{
+    io::{BufRead, BufReader},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
 use jobs_core::{
-    Admin, State, Worker,
+    State, Worker,
     worker::{Context, Failure},
 };
 use tokio::time::sleep;
@@ -43,6 +44,10 @@ process_cases![
 /// The job that kills its process.
 const POISON: u64 = 250;
 
+/// What a handler says when it starts. That the store calls the job running is earlier: its worker
+/// may not know yet, and give it back unstarted when it is told to stop.
+const RUNS: &str = "a handler runs";
+
 /// What a child does; answers its exit status.
 pub(crate) async fn child(fixture: &dyn Fixture, scenario: &str, namespace: &str) -> u8 {
     let store = fixture.make(namespace, Default::default()).await;
@@ -57,6 +62,7 @@ pub(crate) async fn child(fixture: &dyn Fixture, scenario: &str, namespace: &str
 
 fn hangs(worker: Worker) -> Worker {
     worker.lease(short()).handle(async |_: Context, _: Work| {
+        println!("{RUNS}");
         std::future::pending::<()>().await;
         Ok::<(), Failure>(())
     })
@@ -73,6 +79,7 @@ fn aborts(worker: Worker) -> Worker {
 
 fn drains(worker: Worker) -> Worker {
     worker.lease(short()).handle(async |context: Context, _: Work| {
+        println!("{RUNS}");
         context.shutting_down().await;
         sleep(Duration::from_secs(2)).await;
         Ok::<(), Failure>(())
@@ -87,9 +94,24 @@ impl Process {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new(program);
         command.env(CHILD, format!("{scenario},{}", kit.namespace)).stdin(Stdio::null());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
         command.envs(kit.fixture.child_environment());
         Self(command.spawn().expect("a child"))
+    }
+
+    /// Waits for its first handler to start.
+    async fn runs(&mut self) {
+        let mut said = BufReader::new(self.0.stdout.take().expect("it is piped"));
+        let heard = tokio::task::spawn_blocking(move || {
+            let mut line = String::new();
+            while !line.contains(RUNS) {
+                line.clear();
+                assert!(said.read_line(&mut line).expect("text") > 0, "it ends before it runs");
+            }
+            said
+        });
+        // It is kept, or the child would write to nobody.
+        self.0.stdout = Some(heard.await.expect("it runs").into_inner());
     }
 
     fn ended(&mut self) -> Option<ExitStatus> {
@@ -122,16 +144,12 @@ impl Drop for Process {
     }
 }
 
-async fn runs(store: &dyn Admin, job: &jobs_core::Job) {
-    until("it runs", || async { state(store, job).await == State::Running }).await;
-}
-
 /// SIGKILL in the middle of a job: another worker runs it within lease + 10 s, as attempt 2.
 async fn x2_a_killed_workers_jobs_run_again(kit: &Kit) {
     let store = kit.handle().await;
     let job = push(&*store, work("acme", 1)).await;
     let mut killed = Process::start(kit, "hangs");
-    runs(&*store, &job).await;
+    killed.runs().await;
     killed.0.kill().expect("killed");
     killed.end().await;
     let start = Instant::now();
@@ -176,7 +194,7 @@ async fn k8_sigterm_drains_a_process(kit: &Kit) {
     let store = kit.handle().await;
     let job = push(&*store, work("acme", 1)).await;
     let mut process = Process::start(kit, "drains");
-    runs(&*store, &job).await;
+    process.runs().await;
     process.signal("TERM");
     assert_eq!(process.end().await.code(), Some(0));
     let record = look(&*store, &job).await;
@@ -186,9 +204,9 @@ async fn k8_sigterm_drains_a_process(kit: &Kit) {
 /// The grace period is 25 s; the second signal does not wait for it.
 async fn k8_a_second_signal_ends_at_once(kit: &Kit) {
     let store = kit.handle().await;
-    let job = push(&*store, work("acme", 1)).await;
+    push(&*store, work("acme", 1)).await;
     let mut process = Process::start(kit, "hangs");
-    runs(&*store, &job).await;
+    process.runs().await;
     let start = Instant::now();
     process.signal("TERM");
     while process.ended().is_none() {
