@@ -3,8 +3,9 @@
 //! A reserve asks for jobs from these places on, so it never walks over what was taken before it: dead
 //! entries of an index that a long snapshot keeps from being vacuumed cost it nothing. What lies before
 //! a place, because it was committed late or put back by another handle, is found by the next look at
-//! all lines, a fifth of a second later at most while anybody reserves, or at once when the known lines
-//! do not fill the wish. What this handle puts in line itself lowers the place, so it is seen at once.
+//! all lines, a fifth of a second later while anybody reserves, or at once when the known lines do not
+//! fill the wish. With thousands of lines a look takes long and is made less often, so what no wake-up
+//! tells of is found later than that. What this handle puts in line itself lowers the place, so it is seen at once.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},

@@ -17,7 +17,7 @@
 //! | promises | every law of the contract, all processes of one database together |
 //! | loses in a power cut | nothing that was answered, with the server's `synchronous_commit` on |
 //! | loses in a failover | what the standby had not received: nothing with synchronous replication; a claim issued again afterwards is refused to its old holder by the nonce |
-//! | freshness F | 0 for this handle's pushes and retries and after a wake-up, else 250 ms |
+//! | freshness F | 0 for this handle's pushes and retries and after a wake-up, else 250 ms; with thousands of lanes with work ten times as long as a look at them takes |
 //! | transactional | yes: [`Postgres::push_in`] |
 //! | store's clock | the server's `clock_timestamp()`, in whole milliseconds |
 //! | waits for others | a push waits 2 s for a key or id of an uncommitted transaction, then answers `Busy` |
