@@ -22,6 +22,7 @@ pub mod admin;
 pub mod authorized;
 pub mod claim;
 pub mod context;
+pub mod driver;
 pub mod error;
 pub mod ext;
 pub mod grant;

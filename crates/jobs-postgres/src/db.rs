@@ -8,10 +8,7 @@
 use std::{
     collections::HashMap,
     future::Future,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use jobs_core::{ErrorKind, Result};
@@ -29,22 +26,6 @@ use crate::{
     error::{Fault, LATE},
     options::{Mode, Options},
 };
-
-/// Breaks a connection once, after a number of round trips, for the suite's fault cases.
-#[derive(Debug)]
-pub(crate) struct Cut(AtomicUsize);
-
-impl Cut {
-    pub fn after(round_trips: usize) -> Self {
-        Self(AtomicUsize::new(round_trips))
-    }
-
-    /// Was this answer lost?
-    fn now(&self) -> bool {
-        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        left == Ok(1)
-    }
-}
 
 /// The connections of one handle.
 #[derive(Debug)]

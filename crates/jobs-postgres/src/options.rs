@@ -2,10 +2,8 @@
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
-use jobs_core::{Error, ErrorKind, Result, retention::Retention};
+use jobs_core::{Error, ErrorKind, Result, driver::Cut, retention::Retention};
 use sqlx::{PgPool, postgres::PgConnectOptions};
-
-use crate::db::Cut;
 
 /// What stands between the driver and the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use jobs_core::{AuthorizedJob, Error, ErrorKind, Result, queue::Pushed};
+use jobs_core::{AuthorizedJob, Error, ErrorKind, Result, driver::distinct, queue::Pushed};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::{
@@ -62,7 +62,7 @@ impl Postgres {
         let mut done = PushedIn { pushed: Vec::new(), store: self.clone(), parts: Vec::new() };
         let mut rest = jobs;
         while !rest.is_empty() {
-            let (head, tail) = rest.split_at(enqueue::distinct(rest));
+            let (head, tail) = rest.split_at(distinct(rest));
             let read = self.one(conn, head).await.map_err(|fault| fault.into_error("push_in"))?;
             for answer in &read.answers {
                 // Its id or key was freed while this statement ran.

@@ -3,8 +3,9 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use jobs_core::{
-    Job, JobId, Key, KeyScope, OutcomeKind, Payload, State,
-    job::{RunAt, Timeout},
+    Job, JobId, Key, OutcomeKind, Payload, State,
+    driver::{scope_of, timeout_of},
+    job::RunAt,
     time::from_millis,
 };
 use sqlx::postgres::PgRow;
@@ -75,10 +76,7 @@ pub(crate) fn job(row: &PgRow, at: usize) -> Result<Job, Fault> {
     let bytes: Vec<u8> = get(row, at + 11)?;
     let text = String::from_utf8(bytes).map_err(|e| Fault::Corrupt(e.to_string()))?;
     let payload = Payload::from_json(text).map_err(|e| Fault::Corrupt(e.to_string()))?;
-    let scope = match get::<i16>(row, at + 15)? {
-        2 => KeyScope::UntilStarted,
-        _ => KeyScope::UntilFinished,
-    };
+    let scope = scope_of(get::<i16>(row, at + 15)?.into());
     let metadata = match get::<Option<&str>>(row, at + 16)? {
         None => BTreeMap::new(),
         Some(text) => serde_json::from_str(text)
@@ -95,25 +93,8 @@ pub(crate) fn job(row: &PgRow, at: usize) -> Result<Job, Fault> {
         run_at: RunAt::At(from_millis(get(row, at + 6)?)),
         priority: -get::<i16>(row, at + 5)?,
         max_attempts: Some(small(get(row, at + 12)?)),
-        timeout: timeout(get(row, at + 13)?),
+        timeout: timeout_of(get(row, at + 13)?),
         key: get::<Option<String>>(row, at + 14)?.map(|text| Key { text, scope }),
         metadata,
     })
-}
-
-/// 0 the type's, −1 never, else nanoseconds.
-pub(crate) fn timeout_number(timeout: Timeout) -> i64 {
-    match timeout {
-        Timeout::Default => 0,
-        Timeout::Never => -1,
-        Timeout::After(limit) => i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX),
-    }
-}
-
-fn timeout(number: i64) -> Timeout {
-    match u64::try_from(number) {
-        Ok(0) => Timeout::Default,
-        Ok(nanos) => Timeout::After(std::time::Duration::from_nanos(nanos)),
-        Err(_) => Timeout::Never,
-    }
 }

@@ -5,12 +5,9 @@
 //! group of fifty pushes took 4 to 12 ms, now under one. What applications hold is sqlx's, so a
 //! push inside their transaction goes through it. Both are the same SQLite, linked once.
 
-use std::{
-    borrow::Cow,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::borrow::Cow;
 
-use jobs_core::ErrorKind;
+use jobs_core::{ErrorKind, driver::Cut};
 use rusqlite::{Connection, ToSql, types::ToSqlOutput};
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection, TypeInfo as _, ValueRef as _};
 
@@ -115,22 +112,6 @@ impl ToSql for Bind<'_> {
             Self::Text(text) => text.as_ref().into(),
             Self::Blob(bytes) => bytes.as_ref().into(),
         })
-    }
-}
-
-/// Breaks a connection once, after a number of round trips, for the suite's fault cases.
-#[derive(Debug)]
-pub(crate) struct Cut(AtomicUsize);
-
-impl Cut {
-    pub fn after(round_trips: usize) -> Self {
-        Self(AtomicUsize::new(round_trips))
-    }
-
-    /// Was this answer lost?
-    fn now(&self) -> bool {
-        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        left == Ok(1)
     }
 }
 

@@ -2,9 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use jobs_core::{Error, ErrorKind, Result, retention::Retention};
-
-use crate::db::Cut;
+use jobs_core::{Error, ErrorKind, Result, driver::Cut, retention::Retention};
 
 /// What a commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

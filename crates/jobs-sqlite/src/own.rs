@@ -5,10 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jobs_core::driver::Cut;
 use rusqlite::{Connection, OpenFlags, config::DbConfig};
 
 use crate::{
-    db::{Cut, Db},
+    db::Db,
     error::Fault,
     options::{Durability, Options},
 };

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use jobs_core::{
-    Job, JobId, Key, KeyScope, OutcomeKind, Payload, State,
-    job::{RunAt, Timeout},
+    Job, JobId, Key, OutcomeKind, Payload, State,
+    driver::{scope_of, timeout_of},
+    job::RunAt,
     time::from_millis,
 };
 use rusqlite::types::ValueRef;
+
+pub(crate) use jobs_core::driver::small;
 
 use crate::error::Fault;
 
@@ -105,10 +108,6 @@ pub(crate) fn outcome_number(kind: OutcomeKind) -> i64 {
     kind as i64
 }
 
-pub(crate) fn small(number: i64) -> u32 {
-    u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX })
-}
-
 pub(crate) fn id(bytes: &[u8]) -> Result<JobId, Fault> {
     let uuid = uuid::Uuid::from_slice(bytes);
     Ok(JobId(uuid.map_err(|_| Fault::Corrupt("a job's id is not 16 bytes".into()))?))
@@ -119,10 +118,7 @@ pub(crate) fn id(bytes: &[u8]) -> Result<JobId, Fault> {
 pub(crate) fn job(row: &Row, at: usize, run_at: i64) -> Result<Job, Fault> {
     let text: String = get(row, at + 6)?;
     let payload = Payload::from_json(text).map_err(|e| Fault::Corrupt(e.to_string()))?;
-    let scope = match get::<i64>(row, at + 11)? {
-        2 => KeyScope::UntilStarted,
-        _ => KeyScope::UntilFinished,
-    };
+    let scope = scope_of(get(row, at + 11)?);
     let metadata = match get::<Option<&str>>(row, at + 12)? {
         None => BTreeMap::new(),
         Some(text) => serde_json::from_str(text)
@@ -140,25 +136,8 @@ pub(crate) fn job(row: &Row, at: usize, run_at: i64) -> Result<Job, Fault> {
         priority: i16::try_from(get::<i64>(row, at + 7)?)
             .map_err(|_| Fault::Corrupt("a priority is out of bounds".into()))?,
         max_attempts: Some(small(get(row, at + 8)?)),
-        timeout: timeout(get(row, at + 9)?),
+        timeout: timeout_of(get(row, at + 9)?),
         key: get::<Option<String>>(row, at + 10)?.map(|text| Key { text, scope }),
         metadata,
     })
-}
-
-/// 0 the type's, −1 never, else nanoseconds.
-pub(crate) fn timeout_number(timeout: Timeout) -> i64 {
-    match timeout {
-        Timeout::Default => 0,
-        Timeout::Never => -1,
-        Timeout::After(limit) => i64::try_from(limit.as_nanos()).unwrap_or(i64::MAX),
-    }
-}
-
-fn timeout(number: i64) -> Timeout {
-    match u64::try_from(number) {
-        Ok(0) => Timeout::Default,
-        Ok(nanos) => Timeout::After(std::time::Duration::from_nanos(nanos)),
-        Err(_) => Timeout::Never,
-    }
 }

@@ -1,9 +1,10 @@
 //! Push (P1–P7).
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use jobs_core::{
-    AuthorizedJob, Error, ErrorKind, JobId, KeyScope, Result,
+    AuthorizedJob, Error, ErrorKind, JobId, Result,
+    driver::{distinct, scope_number, timeout_number},
     job::RunAt,
     queue::Pushed,
     time::{delay_millis, millis_up},
@@ -150,23 +151,6 @@ pub(crate) fn published(store: &Postgres, jobs: &[&AuthorizedJob], read: &Read) 
     store.wake.tell(&store.db, queues.into_iter().map(str::to_owned));
 }
 
-/// How many from the front share neither an id nor a key.
-pub(crate) fn distinct(jobs: &[AuthorizedJob]) -> usize {
-    let keyless = jobs.iter().all(|job| job.key.is_none());
-    if keyless && jobs.windows(2).all(|pair| pair[0].id < pair[1].id) {
-        return jobs.len();
-    }
-    let mut ids = HashSet::with_capacity(jobs.len());
-    let mut keys = HashSet::new();
-    for (at, job) in jobs.iter().enumerate() {
-        let key = job.key.as_ref().map(|key| (job.tenant.as_str(), key.text.as_str()));
-        if !ids.insert((job.id, job.tenant.as_str())) || key.is_some_and(|key| !keys.insert(key)) {
-            return at;
-        }
-    }
-    jobs.len()
-}
-
 /// A column of all jobs.
 fn column<'j, T>(jobs: &[&'j AuthorizedJob], of: impl Fn(&'j AuthorizedJob) -> T) -> Vec<T> {
     jobs.iter().map(|job| of(job)).collect()
@@ -179,11 +163,7 @@ pub(crate) fn bind(args: &mut Args, jobs: &[&AuthorizedJob]) -> std::result::Res
         let text = || serde_json::to_string(&job.metadata).unwrap_or_default();
         (!job.metadata.is_empty()).then(text)
     };
-    let scope = |job: &AuthorizedJob| match job.key.as_ref().map(|key| key.scope) {
-        None => 0_i16,
-        Some(KeyScope::UntilFinished) => 1,
-        Some(KeyScope::UntilStarted) => 2,
-    };
+    let scope = |job: &AuthorizedJob| i16::from(scope_number(job.key.as_ref()));
     let due = |job: &AuthorizedJob| match job.run_at {
         RunAt::At(time) => Some(millis_up(time)),
         RunAt::Now | RunAt::After(_) => None,
@@ -201,7 +181,7 @@ pub(crate) fn bind(args: &mut Args, jobs: &[&AuthorizedJob]) -> std::result::Res
     args.add(column(jobs, |job| job.payload.as_str().as_bytes()))?;
     args.add(column(jobs, |job| job.priority))?;
     args.add(column(jobs, |job| i32::try_from(job.max_attempts()).unwrap_or(i32::MAX)))?;
-    args.add(column(jobs, |job| row::timeout_number(job.timeout)))?;
+    args.add(column(jobs, |job| timeout_number(job.timeout)))?;
     args.add(column(jobs, |job| job.key.as_ref().map(|key| key.text.as_str())))?;
     args.add(column(jobs, scope))?;
     args.add(column(jobs, metadata))?;

@@ -1,8 +1,8 @@
 //! Push (P1–P7).
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
-use jobs_core::{AuthorizedJob, Result, State, queue::Pushed, state};
+use jobs_core::{AuthorizedJob, Result, State, driver::distinct, queue::Pushed, state};
 
 use super::{
     enqueue_body::{self, Fresh},
@@ -45,23 +45,6 @@ pub(crate) async fn run(
         rest = tail;
     }
     Ok(answers)
-}
-
-/// How many from the front share neither an id nor a key.
-fn distinct(jobs: &[&AuthorizedJob]) -> usize {
-    let keyless = jobs.iter().all(|job| job.key.is_none());
-    if keyless && jobs.windows(2).all(|pair| pair[0].id < pair[1].id) {
-        return jobs.len();
-    }
-    let mut ids = HashSet::with_capacity(jobs.len());
-    let mut keys = HashSet::new();
-    for (at, job) in jobs.iter().enumerate() {
-        let key = job.key.as_ref().map(|key| (job.tenant.as_str(), key.text.as_str()));
-        if !ids.insert((job.id, job.tenant.as_str())) || key.is_some_and(|key| !keys.insert(key)) {
-            return at;
-        }
-    }
-    jobs.len()
 }
 
 async fn store(

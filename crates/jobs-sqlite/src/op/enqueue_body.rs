@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, LazyLock};
 
-use jobs_core::{AuthorizedJob, KeyScope};
+use jobs_core::{
+    AuthorizedJob,
+    driver::{scope_number, timeout_number},
+};
 
 use crate::{
     db::{Statement, query_of},
     error::Fault,
     places::Place,
-    row,
     tx::{Tx, json},
 };
 
@@ -115,7 +117,7 @@ fn bind_shared<'q>(
         .bind(now)
         .bind(i64::from(job.priority))
         .bind(i64::from(job.max_attempts()))
-        .bind(row::timeout_number(job.timeout))
+        .bind(timeout_number(job.timeout))
         .bind(job.action.as_str())
         .bind(job.authorized_by.as_str())
 }
@@ -146,19 +148,11 @@ fn bind_all<'q>(
         .bind(now)
         .bind(i64::from(job.priority))
         .bind(i64::from(job.max_attempts()))
-        .bind(row::timeout_number(job.timeout))
-        .bind(keyed(job))
+        .bind(timeout_number(job.timeout))
+        .bind(i64::from(scope_number(job.key.as_ref())))
         .bind(job.key.as_ref().map(|key| key.text.as_str()))
         .bind(job.action.as_str())
         .bind(job.authorized_by.as_str())
         .bind(metadata)
         .bind(job.payload.as_str())
-}
-
-fn keyed(job: &AuthorizedJob) -> i64 {
-    match job.key.as_ref().map(|key| key.scope) {
-        None => 0,
-        Some(KeyScope::UntilFinished) => 1,
-        Some(KeyScope::UntilStarted) => 2,
-    }
 }
