@@ -68,7 +68,7 @@ impl Danger {
                 let over = || end_of(lines, *number).unwrap_or(i64::MAX);
                 match (kind, who) {
                     (Kind::Kill, Some(who)) => down(who, (at, i64::MAX)),
-                    (Kind::Stop, Some(who)) => down(who, (at, over())),
+                    (Kind::Stop | Kind::Nap, Some(who)) => down(who, (at, over())),
                     (Kind::Hold | Kind::Restart, _) => self.held.push((at, over())),
                     _ => {}
                 }
@@ -151,7 +151,7 @@ pub fn covered(spans: impl IntoIterator<Item = Span>, of: Span) -> i64 {
 
 fn jumps(lines: &[Line]) -> Vec<Span> {
     let reading = |line: &Line| match line.event {
-        Event::Ahead { millis } => Some((line.at, millis)),
+        Event::Ahead { millis, .. } => Some((line.at, millis)),
         _ => None,
     };
     let readings: Vec<_> = lines.iter().filter_map(reading).collect();

@@ -36,7 +36,7 @@ pub const WORKERS: usize = 4;
 pub const LEAVE: Duration = Duration::from_secs(40);
 
 /// The exit status of a worker that left something (K8).
-const LEFT: i32 = 3;
+pub const LEFT: i32 = 3;
 
 /// The part of a run that disturbs it.
 pub struct Disturber<'a> {
@@ -129,7 +129,7 @@ impl<'a> Disturber<'a> {
     async fn one(&self, number: usize, fault: &Fault) -> Done {
         let kind = fault.kind;
         match kind {
-            Kind::Kill | Kind::Stop | Kind::Cut | Kind::Clock => {
+            Kind::Kill | Kind::Stop | Kind::Nap | Kind::Cut | Kind::Clock => {
                 // All of them may be busy with a fault that takes long.
                 let Some((worker, process)) = self.take(fault.target).await else { return Ok(()) };
                 let who = Some(process.label.clone());
@@ -165,7 +165,7 @@ impl<'a> Disturber<'a> {
     async fn to_worker(&self, fault: &Fault, worker: usize, mut process: Process) -> Done<Process> {
         let mut trouble = Trouble::default();
         match fault.kind {
-            Kind::Stop => {
+            Kind::Stop | Kind::Nap => {
                 process.stop();
                 sleep(fault.length).await;
                 process.go_on();

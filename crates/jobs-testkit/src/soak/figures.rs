@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     check::{Evidence, fairness, meetings},
     ledger::{Answer, Event, How, Told},
-    read::{Story, UNANSWERED},
+    read::{Late, Renewal, Story, UNANSWERED},
     schedule::Kind,
     watched::SLOW_CALL,
     worker::STALL,
@@ -41,8 +41,10 @@ pub struct Figures {
     pub told_lost: u64,
     /// Times that a lease outlived renewals that had no answer.
     pub renewed_after_a_failure: u64,
-    /// Settlements under claims that are over, by answer.
+    /// Writes that had to be refused, by what they were and their answer.
     pub late_writes: BTreeMap<String, u64>,
+    /// Writes under another nonce than the delivery's, while it was held.
+    pub forged_while_held: u64,
     slow_or_failed_calls: u64,
     /// Calls without an answer in workers whose connection was to break.
     pub calls_cut: u64,
@@ -116,13 +118,16 @@ impl Figures {
             }
             self.runs_that_met += meetings(evidence, story).count() as u64;
             self.renewed_after_a_failure += outlived_failures(evidence, story);
-            for (.., told) in &story.late {
-                let how = match told {
+            for late in &story.late {
+                let how = match late.told {
                     Told::Applied(_) => "applied",
                     Told::Already(_) => "already_applied",
                     Told::Lost => "lost",
+                    Told::Held => "held",
                 };
-                *self.late_writes.entry(how.to_owned()).or_default() += 1;
+                let what = late.outcome.map_or("renew".to_owned(), |outcome| outcome.to_string());
+                *self.late_writes.entry(format!("{what} {how}")).or_default() += 1;
+                self.forged_while_held += u64::from(held(evidence, story, late));
             }
             for (_, verb, answer) in &story.verbs {
                 let told = answer.as_ref().map(|answer| format!("{verb} {answer}"));
@@ -158,6 +163,16 @@ impl Figures {
             }
         }
     }
+}
+
+/// Was this sent and answered under another nonce while the delivery was certainly held: after it
+/// came, and before a renewal of it?
+fn held(evidence: &Evidence, story: &Story, late: &Late) -> bool {
+    let own = |renewal: &&Renewal| renewal.fence == late.fence;
+    let after = story.renewals.iter().filter(own).any(|renewal| renewal.sent > late.at);
+    let taken = story.takes.iter().filter(|(_, fence)| *fence == late.fence);
+    let taken = taken.map(|(take, _)| evidence.ledger.takes[*take].at).min();
+    late.forged && after && taken.is_some_and(|at| at < late.sent)
 }
 
 /// Between two renewals of one delivery that were answered, at least one was not.

@@ -18,6 +18,8 @@ const AGAIN: i64 = LEASE.as_micros() as i64 / 16;
 const DEADLINE: i64 = LEASE.as_micros() as i64 / 3;
 /// What wakes up late without being seen to, in all.
 const CALM: i64 = 100_000;
+/// What a time of the store's clock and one of the machine's may differ by, as they are read.
+const SLACK: i64 = 300_000;
 /// From the end of trust to a handler that is dropped: its token first, and the clock's tick.
 const DROP: i64 = 150_000;
 /// How much later a machine that is busy with other things may get to that.
@@ -41,6 +43,28 @@ fn points(ledger: &Ledger, danger: &Danger, story: &Story, by: &str, fence: i64)
     points
 }
 
+/// By how much this delivery's lease, which was over at `lost`, ended before it may: the store counts
+/// it from later than its last answered renewal was sent (S1, X1). Only a jump of the store's clock
+/// makes it shorter.
+pub fn early(
+    ledger: &Ledger,
+    danger: &Danger,
+    story: &Story,
+    (by, fence): (&str, i64),
+    lost: i64,
+) -> Option<i64> {
+    let points = points(ledger, danger, story, by, fence);
+    let (sent, _) = *points.iter().rfind(|(sent, _)| *sent < lost)?;
+    let missing = sent + LEASE.as_micros() as i64 - lost;
+    (missing > SLACK && !jumped(danger, sent, lost)).then_some(missing)
+}
+
+/// Did the store's clock jump while a lease from then on was held, until it was over?
+fn jumped(danger: &Danger, from: i64, over: i64) -> bool {
+    let over = over.min(from + LEASE.as_micros() as i64);
+    danger.jumps().iter().any(|(before, after)| *after >= from && *before <= over)
+}
+
 /// May this worker have lost its lease on this delivery, which was over at `lost`, without fault of
 /// its own or the store's?
 pub fn excused(
@@ -54,11 +78,7 @@ pub fn excused(
     let Some(last) = points.iter().rfind(|(sent, _)| *sent < lost) else {
         return false;
     };
-    let jumped = danger
-        .jumps()
-        .iter()
-        .any(|(from, to)| *to >= last.0 && *from <= lost.min(last.0 + LEASE.as_micros() as i64));
-    jumped
+    jumped(danger, last.0, lost)
         || points.iter().enumerate().any(|(at, point)| {
             let next = points.get(at + 1).copied();
             point.0 < lost

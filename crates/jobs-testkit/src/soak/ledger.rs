@@ -44,7 +44,15 @@ pub enum Event {
     /// A reserve was answered with these.
     Taken { queue: String, sent: i64, claims: Vec<Claim> },
     /// A handler starts.
-    Start { job: JobRef, name: String, attempt: u32, fence: i64 },
+    Start {
+        job: JobRef,
+        queue: String,
+        name: String,
+        /// The job's own id, if nothing is mixed up.
+        payload: String,
+        attempt: u32,
+        fence: i64,
+    },
     /// A handler ended.
     End { job: JobRef, fence: i64, how: How },
     /// The store said that this claim is lost.
@@ -57,14 +65,29 @@ pub enum Event {
     Call { call: String, sent: i64, trouble: String },
     /// The process did not run from then to now.
     Stall { since: i64 },
-    /// A settlement of a claim that is over, sent late on purpose.
-    Late { job: JobRef, fence: i64, told: Told },
+    /// A write that must be refused, sent on purpose.
+    Late {
+        job: JobRef,
+        fence: i64,
+        /// A settlement, or a renewal.
+        outcome: Option<OutcomeKind>,
+        /// Under another nonce than the delivery's; else the claim is over.
+        forged: bool,
+        sent: i64,
+        told: Told,
+        /// What it did all the same, where that was looked at.
+        changed: Option<String>,
+    },
+    /// A process has dropped its handles, and this is still open.
+    Closed { left: Vec<String> },
+    /// A call of anybody failed for good.
+    Refused { call: String, error: String },
     /// An operator's verb: asked, and with an answer, answered.
     Verb { verb: String, job: JobRef, answer: Option<String> },
     /// A fault is in force, or over.
     Fault { number: usize, kind: Kind, who: Option<String>, over: bool },
-    /// The store's clock less the machine's, in milliseconds.
-    Ahead { millis: i64 },
+    /// The store's clock less the machine's, in milliseconds, as exactly as it could be read.
+    Ahead { millis: i64, within: i64 },
     /// A newcomer pushes while this many of the backlog wait.
     Probe { job: JobRef, waiting: u64 },
     /// Two live jobs hold one key, seen while the run goes on.
@@ -73,7 +96,7 @@ pub enum Event {
     Looked { findings: Vec<String> },
 }
 
-/// What a settlement was answered.
+/// What a settlement, or a late renewal, was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
@@ -83,6 +106,8 @@ pub enum Told {
     Already(OutcomeKind),
     /// The claim is not held any more.
     Lost,
+    /// Renewed.
+    Held,
 }
 
 impl From<Settled> for Told {

@@ -9,13 +9,14 @@
 //! |---|---|
 //! | which faults there are, and when | `schedule.rs`, carried out in `faults.rs`, `verbs.rs`, `late.rs` |
 //! | what is pushed | `producer.rs`, `probe.rs` |
-//! | how it is run | `worker.rs`, watched by `watched.rs` |
+//! | how it is run | `worker.rs`, watched by `watched.rs`, `claims.rs`, `strict.rs` |
 //! | what is written down | `ledger.rs`, read by `read.rs` |
 //! | what must hold in the end | `check/`, a file for each promise |
 //! | what went wrong for whom, and what of it excuses a lost lease | `danger.rs`, `lease.rs` |
 //! | what a run must have been through to prove anything | `check/covered.rs` |
 
 mod check;
+mod claims;
 mod danger;
 mod faults;
 mod figures;
@@ -23,6 +24,7 @@ mod late;
 mod lease;
 mod ledger;
 mod left;
+mod lists;
 mod probe;
 mod process;
 mod producer;
@@ -30,6 +32,7 @@ mod read;
 mod run;
 mod schedule;
 mod store;
+mod strict;
 mod verbs;
 mod watched;
 mod worker;

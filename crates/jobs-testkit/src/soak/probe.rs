@@ -4,7 +4,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use jobs_core::{
-    Admin, JobRef, KeyScope, State,
+    Admin, JobRef, Key, KeyScope, State,
     view::{JobRecord, JobView, List},
 };
 use tokio::time::{Instant, sleep};
@@ -53,7 +53,7 @@ pub async fn clock(store: &dyn Admin, pen: &Pen) {
         // What takes long is no reading.
         if let Some(check) = check.ok().filter(|_| answered - sent < READING) {
             let millis = check.now.as_millisecond() - (sent + answered) / 2000;
-            pen.write(Event::Ahead { millis });
+            pen.write(Event::Ahead { millis, within: (answered - sent) / 2000 + 1 });
         }
         sleep(Duration::from_millis(400)).await;
     }
@@ -80,35 +80,46 @@ pub async fn keys(store: &dyn Admin, pen: &Pen) {
 
 /// One look at all live jobs with keys.
 pub async fn look_at_keys(store: &dyn Admin, pen: &Pen) {
-    let mut holders: HashMap<(String, String), JobRef> = HashMap::new();
+    let mut holders: HashMap<(String, String), Vec<JobRef>> = HashMap::new();
     for state in [State::Parked, State::Running, State::Ready, State::Scheduled] {
         let list = List { state: Some(state), page: 1000, ..List::default() };
         for view in walk(store, list).await {
-            let Some(key) = view.job.key.clone().filter(|key| key.scope == KeyScope::UntilFinished)
-            else {
-                continue;
+            // One until started may wait for its first delivery, or for another.
+            let may_hold = |key: &Key| {
+                let waits = matches!(state, State::Ready | State::Scheduled);
+                key.scope == KeyScope::UntilFinished || (waits && view.attempt == 0)
             };
+            let Some(key) = view.job.key.clone().filter(may_hold) else { continue };
             let job = view.job.job_ref();
-            let other = holders.insert((job.tenant.clone(), key.text.clone()), job.clone());
+            let others = holders.entry((job.tenant.clone(), key.text.clone())).or_default();
             // The walk is not one moment: a job may have ended since it was listed.
-            if let Some(other) = other.filter(|other| *other != job)
-                && both_live(store, &other, &job).await
-            {
-                pen.write(Event::TwoKeys { job, other, key: key.text });
+            for other in others.iter().filter(|other| **other != job) {
+                if both_hold(store, other, &job).await {
+                    let (job, other) = (job.clone(), other.clone());
+                    pen.write(Event::TwoKeys { job, other, key: key.text.clone() });
+                }
             }
+            others.push(job);
         }
     }
 }
 
-/// Live before and after the other was seen live is live then: a cancelled job that is retried
-/// meanwhile would have to take its key from the other.
-async fn both_live(store: &dyn Admin, one: &JobRef, other: &JobRef) -> bool {
+/// Holding it before and after the other was seen to hold it is holding it then: a cancelled job that
+/// is retried meanwhile would have to take its key from the other.
+async fn both_hold(store: &dyn Admin, one: &JobRef, other: &JobRef) -> bool {
     for job in [one, other, one] {
-        if !get(store, job).await.is_some_and(|record| record.view.state.is_live()) {
+        if !get(store, job).await.is_some_and(|record| holds(&record)) {
             return false;
         }
     }
     true
+}
+
+fn holds(record: &JobRecord) -> bool {
+    let scope = record.view.job.key.as_ref().map(|key| key.scope);
+    // Before its first delivery no fence was given.
+    let until_started = scope == Some(KeyScope::UntilStarted);
+    record.view.state.is_live() && (!until_started || record.fence == 0)
 }
 
 /// One job, asked until the store answers, within reason.

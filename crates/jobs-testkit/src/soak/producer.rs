@@ -10,7 +10,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use jobs_core::{Admin, Job, PushError, QueueExt, queue::Pushed, view::Lanes};
+use jobs_core::{Admin, Job, Payload, PushError, QueueExt, queue::Pushed, view::Lanes};
 use tokio::{runtime::Builder, time::sleep};
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
     ledger::{Answer, Event, Pen, now},
     opened,
     process::{Orders, leash},
+    strict::Strict,
 };
 use crate::kit;
 
@@ -52,7 +53,7 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
     let told = finish.clone();
     leash(move || told.store(true, Ordering::Relaxed))?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-    let pen = Pen::open(&orders.directory, &orders.label)?;
+    let pen = Arc::new(Pen::open(&orders.directory, &orders.label)?);
     runtime.block_on(async {
         let mut random = Rng::with_seed(orders.seed);
         let mut recent: Vec<Job> = Vec::new();
@@ -60,16 +61,16 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
             // A new connection now and then, most of which break.
             let cut_after = soak.faults().cut.then(|| random.usize(2..60));
             let trouble = Trouble { cut_after, ..Trouble::default() };
-            let store = opened(soak, &orders.url, trouble).await?;
+            let store = Strict::new(opened(soak, &orders.url, trouble).await?, pen.clone());
             pen.write(Event::Up { cut: cut_after, clock: 0 });
             for _ in 0..200 {
                 if finish.load(Ordering::Relaxed) {
                     break;
                 }
                 if orders.label.starts_with(NOISY) {
-                    keep_backlog(&*store, &pen, &mut random).await?;
+                    keep_backlog(&store, &pen, &mut random).await?;
                 } else {
-                    push_small(&*store, &pen, &mut random, &mut recent).await?;
+                    push_small(&store, &pen, &mut random, &mut recent).await?;
                 }
             }
         }
@@ -146,7 +147,9 @@ fn small(tenant: &str, random: &mut Rng) -> Done<Job> {
 /// # Errors
 /// It is out of bounds.
 pub fn job(tenant: &str, name: &str, queue: &str) -> Done<Job> {
-    let job = Job::new(&kit::grant(tenant), name, &"facts and ids").map_err(|e| e.to_string())?;
+    let mut job = Job::new(&kit::grant(tenant), name, &()).map_err(|e| e.to_string())?;
+    // What its handler is given says whose it is.
+    job.payload = Payload::encode(&job.id).map_err(|e| e.to_string())?;
     Ok(job.on(queue).max_attempts(if name == "fails" { 2 } else { ATTEMPTS }))
 }
 

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use jobs_core::{Claim, JobRef, OutcomeKind};
+use jobs_core::{Claim, JobRef, Key, OutcomeKind};
 
 use super::{
     Done,
@@ -48,8 +48,8 @@ pub struct Story {
     pub renewals: Vec<Renewal>,
     /// Settlements by its holders, as they were answered or given up.
     pub settlements: Vec<Sent>,
-    /// Late settlements: by whom, the fence, when they were answered and how.
-    pub late: Vec<(String, i64, i64, Told)>,
+    /// Writes that had to be refused.
+    pub late: Vec<Late>,
     /// Operators' verbs: when, which, and the answer if this line is one.
     pub verbs: Vec<(i64, String, Option<String>)>,
     /// A job of this id was deleted before it was pushed.
@@ -65,6 +65,10 @@ pub struct Push {
     pub at: i64,
     /// To which queue.
     pub queue: String,
+    /// Its name.
+    pub name: String,
+    /// Its key.
+    pub key: Option<Key>,
     /// The answer.
     pub answer: Answer,
 }
@@ -74,8 +78,12 @@ pub struct Push {
 pub struct Run {
     /// By which process.
     pub by: String,
+    /// Of which queue, as its handler was told.
+    pub queue: String,
     /// Of which name.
     pub name: String,
+    /// With which payload.
+    pub payload: String,
     /// Under which fence.
     pub fence: i64,
     /// Which attempt its handler was told that it is.
@@ -114,6 +122,27 @@ pub struct Sent {
     pub at: i64,
     /// The answer.
     pub told: Option<Told>,
+}
+
+/// A write that had to be refused, and was answered.
+#[derive(Clone, Debug)]
+pub struct Late {
+    /// By which process.
+    pub by: String,
+    /// Under which fence.
+    pub fence: i64,
+    /// A settlement, or a renewal.
+    pub outcome: Option<OutcomeKind>,
+    /// Under another nonce than the delivery's; else the claim was over.
+    pub forged: bool,
+    /// When it was sent.
+    pub sent: i64,
+    /// When it was answered.
+    pub at: i64,
+    /// The answer.
+    pub told: Told,
+    /// What it did all the same.
+    pub changed: Option<String>,
 }
 
 /// An answered reserve that took something.
@@ -165,20 +194,44 @@ impl Story {
         self.told(verb, did) || self.unheard(verb)
     }
 
-    /// Was, or may it have been, deleted before then?
-    fn deleted_before(&self, at: i64) -> bool {
-        let told = |answer: &Option<String>| match answer.as_deref() {
-            Some("[Deleted]") => true,
-            Some(other) => other.starts_with(UNANSWERED),
-            None => self.unheard("delete"),
+    /// May a job of this id have been there before?
+    fn was_pushed(&self) -> bool {
+        !self.pushes.is_empty() || !self.unknown.is_empty()
+    }
+
+    /// The last delete that was asked for before then and did, or may have done it: where it and its
+    /// answer are among the verbs.
+    fn deleted_before(&self, at: i64) -> Option<(usize, Option<usize>)> {
+        let deletes =
+            |(_, (_, verb, _)): &(usize, &(i64, String, Option<String>))| verb == "delete";
+        let asked = self.verbs.iter().enumerate().filter(deletes);
+        let asked = asked.filter(|(_, (when, _, answer))| *when <= at && answer.is_none());
+        let did = |(place, _)| {
+            let mut later = self.verbs.iter().enumerate().skip(place + 1).filter(deletes);
+            let answer = later.find_map(|(at, (.., answer))| Some((at, answer.as_deref()?)));
+            let told =
+                answer.is_none_or(|(_, told)| told == "[Deleted]" || told.starts_with(UNANSWERED));
+            told.then(|| (place, answer.map(|(at, _)| at)))
         };
-        self.verbs
-            .iter()
-            .any(|(when, verb, answer)| *when <= at && verb == "delete" && told(answer))
+        asked.filter_map(did).last()
     }
 
     /// What of it is of the time from then on.
-    fn since(self, at: i64, takes: &[Take]) -> Self {
+    ///
+    /// A delete that overlapped the push may have come after it, unless the job was stored before and
+    /// this push stored it again: else whoever asked does not know.
+    fn since(
+        self,
+        (sent, stored): (i64, bool),
+        delete: (usize, Option<usize>),
+        takes: &[Take],
+    ) -> Self {
+        let (asked, answered) = delete;
+        let over = answered.is_some_and(|answered| self.verbs[answered].0 <= sent);
+        let again = stored && self.pushes.iter().any(|push| push.answer == Answer::Stored);
+        let known = over || again;
+        // The delete may have come while the push was under way.
+        let at = sent.max(self.verbs[asked].0);
         let Self { pushes, mut unknown, mut runs, takes: mut own, .. } = self;
         let (mut renewals, mut settlements) = (self.renewals, self.settlements);
         let (mut late, mut verbs) = (self.late, self.verbs);
@@ -188,8 +241,14 @@ impl Story {
         let fences: Vec<i64> = own.iter().map(|(_, fence)| *fence).collect();
         renewals.retain(|renewal| renewal.sent >= at && fences.contains(&renewal.fence));
         settlements.retain(|sent| sent.sent >= at && fences.contains(&sent.fence));
-        late.retain(|(_, fence, when, _)| *when >= at && fences.contains(fence));
-        verbs.retain(|(when, ..)| *when >= at);
+        late.retain(|late| late.at >= at && fences.contains(&late.fence));
+        let mut place = 0;
+        verbs.retain(|(when, ..)| {
+            place += 1;
+            // The delete is the first job's.
+            let asked = place - 1 == asked;
+            (*when >= at || (asked && !known)) && !(asked && known) && Some(place - 1) != answered
+        });
         drop(pushes);
         Self {
             pushes: Vec::new(),
@@ -242,7 +301,10 @@ impl Ledger {
     pub fn of(mut lines: Vec<Line>) -> Self {
         lines.sort_by_key(|line| line.at);
         let mut ledger = Self::default();
-        lines.into_iter().for_each(|line| ledger.add(line));
+        // Whether a delete came before a push is known by its answer, which may be heard later.
+        let (verbs, others): (Vec<Line>, Vec<Line>) =
+            lines.into_iter().partition(|line| matches!(line.event, Event::Verb { .. }));
+        verbs.into_iter().chain(others).for_each(|line| ledger.add(line));
         ledger
     }
 
@@ -257,7 +319,7 @@ impl Ledger {
     fn add(&mut self, line: Line) {
         let (at, by) = (line.at, line.by.clone());
         match line.event {
-            Event::Pushed { job, queue, sent, answer, .. } => {
+            Event::Pushed { job, queue, name, key, sent, answer } => {
                 let story = self.story(&job);
                 // Deleted and pushed again, it is another job under the same id: its fences start
                 // over, and what was asked of the first does not bind it.
@@ -266,16 +328,20 @@ impl Ledger {
                     Answer::Duplicate(_) => story.unknown.iter().any(|unknown| *unknown >= sent),
                     _ => false,
                 };
-                if again && story.deleted_before(sent) {
+                if again
+                    && story.was_pushed()
+                    && let Some(delete) = story.deleted_before(at)
+                {
                     let first = std::mem::take(story);
-                    let since = first.since(sent, &self.takes);
+                    let stored = answer == Answer::Stored;
+                    let since = first.since((sent, stored), delete, &self.takes);
                     *self.story(&job) = since;
                 }
-                self.story(&job).pushes.push(Push { sent, at, queue, answer });
+                self.story(&job).pushes.push(Push { sent, at, queue, name, key, answer });
             }
             Event::Unknown { job, .. } => self.story(&job).unknown.push(at),
-            Event::Start { job, name, attempt, fence } => {
-                let run = Run { by, name, fence, attempt, start: at, end: None };
+            Event::Start { job, queue, name, payload, attempt, fence } => {
+                let run = Run { by, queue, name, payload, fence, attempt, start: at, end: None };
                 self.story(&job).runs.push(run);
             }
             Event::Renewed { sent, claims } => {
@@ -289,8 +355,9 @@ impl Ledger {
                 let sent = Sent { by, fence, outcome, sent, at, told };
                 self.story(&job).settlements.push(sent);
             }
-            Event::Late { job, fence, told } => {
-                self.story(&job).late.push((by, fence, at, told));
+            Event::Late { job, fence, outcome, forged, sent, told, changed } => {
+                let late = Late { by, fence, outcome, forged, sent, at, told, changed };
+                self.story(&job).late.push(late);
             }
             Event::End { job, fence, how } => {
                 let runs = self.story(&job).runs.iter_mut();

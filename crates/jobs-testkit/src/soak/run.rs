@@ -25,7 +25,7 @@ use super::{
     Done, Soak, Trouble,
     check::{self, Evidence, Violation},
     danger::Danger,
-    faults::{Disturber, LEAVE},
+    faults::{Disturber, LEAVE, LEFT},
     figures::Figures,
     ledger::{Event, Pen},
     left::{self, Open},
@@ -35,12 +35,13 @@ use super::{
     read::Ledger,
     schedule::{Fault, schedule},
     store,
+    strict::Strict,
 };
 
 /// How long what is left may take to drain.
 const DRAIN: Duration = Duration::from_secs(120);
 /// When every lost lease was swept, and its worker counts it no more.
-const FOUND: Duration = Duration::from_secs(13);
+pub const FOUND: Duration = Duration::from_secs(13);
 /// How often the store is asked about its soundness while the run goes on.
 const LOOKS: u32 = 20;
 /// Violations that are shown in full.
@@ -170,6 +171,7 @@ async fn disturb(
 ) -> Done {
     let pen = Arc::new(Pen::open(directory, "coordinator")?);
     let store = opened(soak, url, Trouble::default()).await?;
+    let store: Arc<dyn Admin> = Arc::new(Strict::new(store, pen.clone()));
     let place = (url.to_owned(), PathBuf::from(directory), wanted.seed);
     let disturber = Disturber::start(soak, store.clone(), place, pen.clone())?;
     let producer = |label: &str| {
@@ -222,9 +224,10 @@ async fn heal(disturber: &Disturber<'_>, store: &dyn Admin, producers: &mut [Pro
     store::drained(store, DRAIN).await;
     probe::look_at_keys(store, &disturber.pen).await;
     // For that long a worker that lost a lease reports the job as left: nobody may have it yet.
+    // What is lost after it is judged by when it was (`check/reach.rs`).
     sleep_until(over + FOUND).await;
     for mut worker in disturber.workers() {
-        disturber.leave(&mut worker, &[0]).await;
+        disturber.leave(&mut worker, &[0, LEFT]).await;
     }
 }
 

@@ -15,6 +15,8 @@ pub enum Kind {
     Kill,
     /// A worker process is stopped for longer than its lease.
     Stop,
+    /// A worker process is stopped for less than its lease, which it keeps.
+    Nap,
     /// A worker process is replaced by one whose connection breaks after some reply.
     Cut,
     /// A worker process is replaced by one whose clock is off by minutes.
@@ -33,9 +35,10 @@ pub enum Kind {
 
 impl Kind {
     /// All.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Kill,
         Self::Stop,
+        Self::Nap,
         Self::Cut,
         Self::Clock,
         Self::Hold,
@@ -104,6 +107,7 @@ fn fault(random: &mut Rng, at: Duration, kind: Kind, ahead: &mut i64) -> Fault {
         Kind::Kill => random.u64(200..2000),
         // Past the lease, and sometimes past the sweep that takes it back.
         Kind::Stop => random.u64(2500..8000),
+        Kind::Nap => random.u64(1000..1800),
         Kind::Hold => random.u64(1000..5000),
         Kind::Pause => random.u64(1000..4000),
         Kind::Verbs => random.u64(1500..3000),

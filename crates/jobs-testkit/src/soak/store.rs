@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jobs_core::{
-    Admin, JobRef, Key, State, Timestamp,
+    Admin, JobRef, Key, Payload, State, Timestamp,
     retry::DEFAULT_MAX_ATTEMPTS,
     view::{Attempt, Count, JobRecord, Lanes, List},
 };
@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     Done,
     ledger::Event,
+    lists,
     probe::{get, walk},
     read::Ledger,
 };
@@ -22,8 +23,8 @@ use crate::kit::operator;
 pub struct Store {
     /// Every job that is there.
     pub jobs: BTreeMap<JobRef, Kept>,
-    /// Jobs that are in the list and not found by `get`, or the reverse.
-    pub unreachable: Vec<JobRef>,
+    /// What its lists and counts say otherwise than `get`, and of which job, if of one.
+    pub differs: Vec<(Option<JobRef>, String)>,
     /// Lanes in which something is scheduled, waits or runs.
     pub unfinished: Vec<String>,
     /// What the store finds wrong with itself.
@@ -37,6 +38,12 @@ pub struct Store {
 pub struct Kept {
     /// Where it is.
     pub state: State,
+    /// Its queue.
+    pub queue: String,
+    /// Its name.
+    pub name: String,
+    /// Its payload.
+    pub payload: String,
     /// Its key.
     pub key: Option<Key>,
     /// When the store took it.
@@ -58,6 +65,9 @@ impl From<JobRecord> for Kept {
         let view = record.view;
         Self {
             state: view.state,
+            queue: view.job.queue,
+            name: view.job.name,
+            payload: own_id(&view.job.payload),
             key: view.job.key,
             max_attempts: view.job.max_attempts.unwrap_or(DEFAULT_MAX_ATTEMPTS),
             pushed_at: view.pushed_at,
@@ -67,6 +77,11 @@ impl From<JobRecord> for Kept {
             has_cause: view.last_cause.is_some_and(|cause| !cause.as_str().is_empty()),
         }
     }
+}
+
+/// The id that a job of the run has for its payload, or whatever it has instead.
+pub fn own_id(payload: &Payload) -> String {
+    payload.decode().unwrap_or_else(|_| payload.as_str().to_owned())
 }
 
 /// The worker of an attempt as the ledger calls it.
@@ -83,7 +98,7 @@ impl Offsets {
     /// As the ledger has them.
     pub fn new(ledger: &Ledger) -> Self {
         let sample = |line: &super::ledger::Line| match line.event {
-            Event::Ahead { millis } => Some((line.at, millis * 1000)),
+            Event::Ahead { millis, .. } => Some((line.at, millis * 1000)),
             _ => None,
         };
         Self(ledger.lines.iter().filter_map(sample).collect())
@@ -119,12 +134,18 @@ async fn unfinished(store: &dyn Admin) -> Vec<String> {
     };
     let busy = |count: Count| count.number > 0;
     let lanes = counts.lanes.iter();
-    let lanes =
-        lanes.filter(|lane| busy(lane.scheduled) || busy(lane.waiting) || busy(lane.running));
+    let lanes = lanes.filter(|lane| {
+        let live = busy(lane.scheduled) || busy(lane.waiting) || busy(lane.running);
+        live || !lane.oldest.is_zero()
+    });
     let text = |lane: &jobs_core::view::LaneCounts| {
         let (queue, tenant) = (&lane.queue, &lane.tenant);
         let [scheduled, waiting, running] = [lane.scheduled, lane.waiting, lane.running];
-        format!("{queue}/{tenant}: {scheduled} scheduled, {waiting} waiting, {running} running")
+        let oldest = lane.oldest;
+        format!(
+            "{queue}/{tenant}: {scheduled} scheduled, {waiting} waiting for {oldest:?}, {running} \
+             running"
+        )
     };
     let mut left: Vec<_> = lanes.map(text).collect();
     if !counts.complete {
@@ -144,18 +165,17 @@ pub async fn read(store: &dyn Admin, ledger: &Ledger) -> Done<Store> {
             all.jobs.insert(job.clone(), record.into());
         }
     }
-    let mut listed = BTreeMap::new();
     for view in walk(store, List { page: 1000, ..List::default() }).await {
-        listed.insert(view.job.job_ref(), ());
-    }
-    let unlisted = all.jobs.keys().filter(|job| !listed.contains_key(*job)).cloned();
-    all.unreachable = unlisted.collect();
-    for job in listed.into_keys().filter(|job| !ledger.stories.contains_key(job)) {
+        let job = view.job.job_ref();
+        if all.jobs.contains_key(&job) || ledger.stories.contains_key(&job) {
+            continue;
+        }
         match get(store, &job).await {
             Some(record) => _ = all.jobs.insert(job, record.into()),
-            None => all.unreachable.push(job),
+            None => all.differs.push((Some(job), "in the list, and not by its id".to_owned())),
         }
     }
+    all.differs.extend(lists::differ(store, &all.jobs).await);
     all.unfinished = unfinished(store).await;
     let permit = operator().await;
     let check = store.check(&permit).await.map_err(|error| error.to_string())?;

@@ -2,12 +2,9 @@
 //! were slow or had no answer. It changes nothing about the calls, but that a renewal fails now and
 //! then, never two in a row: each time a lease must outlive it (K3).
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use jobs_core::{
@@ -17,7 +14,10 @@ use jobs_core::{
     wake::Watch,
 };
 
-use super::ledger::{Event, Pen, Told, now};
+use super::{
+    claims::Claims,
+    ledger::{Event, Pen, Told, now},
+};
 
 /// A call that takes longer is written down, in microseconds.
 const SLOW: i64 = 300_000;
@@ -25,31 +25,6 @@ const SLOW: i64 = 300_000;
 pub const SLOW_CALL: &str = "slow";
 /// Of so many renewals one is made to fail.
 const FAILS: u32 = 30;
-/// Claims kept for late writes.
-const KEPT: usize = 500;
-
-/// Claims that are over: their settlements were answered, or the store said that they are lost.
-#[derive(Clone, Debug, Default)]
-pub struct Over(Arc<Mutex<VecDeque<(i64, Claim)>>>);
-
-impl Over {
-    fn add(&self, claim: &Claim) {
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        claims.push_back((now(), claim.clone()));
-        if claims.len() > KEPT {
-            claims.pop_front();
-        }
-    }
-
-    /// One that was over `age` microseconds ago; `newest` takes the youngest of these.
-    pub fn take(&self, age: i64, newest: bool) -> Option<Claim> {
-        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = claims.partition_point(|(at, _)| *at < now() - age);
-        let at = if newest { old.checked_sub(1)? } else { 0 };
-        if old == 0 { None } else { claims.remove(at).map(|(_, claim)| claim) }
-    }
-}
-
 /// The handle.
 #[derive(Clone, Debug)]
 pub struct Watched {
@@ -57,8 +32,8 @@ pub struct Watched {
     pub store: Arc<dyn Queue>,
     /// Where it is written down.
     pub pen: Arc<Pen>,
-    /// What is over.
-    pub over: Over,
+    /// What is held, and what is over.
+    pub claims: Claims,
     /// The last renewal was made to fail.
     pub failed: Arc<AtomicBool>,
 }
@@ -115,7 +90,8 @@ impl Watched {
     fn taken(&self, queue: &str, sent: i64, reserved: &Reserved) {
         if !reserved.deliveries.is_empty() {
             let claims = reserved.deliveries.iter().map(|delivery| delivery.claim.clone());
-            let claims = claims.collect();
+            let claims: Vec<Claim> = claims.collect();
+            self.claims.taken(&claims);
             self.pen.write(Event::Taken { queue: queue.to_owned(), sent, claims });
         }
     }
@@ -125,9 +101,8 @@ impl Watched {
         self.pen.write_all(both().map(|(asked, told)| settled(asked, sent, Some((*told).into()))));
         for (settlement, answer) in both() {
             // What is delivered again has a next holder to harm; what is done has none.
-            if settlement.outcome.kind() != OutcomeKind::Done || fastrand::u8(0..10) == 0 {
-                self.over.add(&settlement.claim);
-            }
+            let harms = settlement.outcome.kind() != OutcomeKind::Done || fastrand::u8(0..10) == 0;
+            self.claims.over(&settlement.claim, harms);
             if *answer == Settled::Lost {
                 self.lost("settle", &settlement.claim);
             }
@@ -175,7 +150,7 @@ impl Queue for Watched {
         let held = held.map(|(claim, _)| (claim.job.clone(), claim.fence)).collect();
         self.pen.write(Event::Renewed { sent, claims: held });
         for (claim, _) in told().filter(|(_, told)| **told == Renewed::Lost) {
-            self.over.add(claim);
+            self.claims.over(claim, true);
             self.lost("renew", claim);
         }
         Ok(renewed)

@@ -3,15 +3,21 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use jobs_core::{Context, Failure, JobRef, Payload, Worker, queue::Lease, worker::exit_code};
+use jobs_core::{
+    Context, Failure, JobRef, Payload, Queue, Worker, queue::Lease, worker::exit_code,
+};
 use tokio::{runtime::Builder, time::sleep};
 
 use super::{
-    BROKEN, Done, LEASE, Soak, late,
+    BROKEN, Done, LEASE, Soak,
+    claims::Claims,
+    late,
     ledger::{Event, How, Pen, now},
     opened,
     process::{Orders, leash},
-    watched::{Over, Watched},
+    store::own_id,
+    strict::Strict,
+    watched::Watched,
 };
 
 /// The queues, with their weights.
@@ -44,13 +50,14 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
     let runtime = runtime.worker_threads(1).enable_all().build().map_err(|e| e.to_string())?;
     let pen = Arc::new(Pen::open(&orders.directory, &orders.label)?);
     runtime.block_on(async {
-        let store = opened(soak, &orders.url, orders.trouble).await?;
+        let store = Strict::new(opened(soak, &orders.url, orders.trouble).await?, pen.clone());
         let (cut, clock) = (orders.trouble.cut_after, orders.trouble.clock_off);
         pen.write(Event::Up { cut, clock });
         watch_the_clock(pen.clone())?;
-        let over = Over::default();
-        late::start(soak, orders, pen.clone(), over.clone())?;
-        let watched = Watched { store, pen: pen.clone(), over, failed: Arc::default() };
+        let claims = Claims::default();
+        late::start(soak, orders, pen.clone(), claims.clone())?;
+        let store: Arc<dyn Queue> = Arc::new(store);
+        let watched = Watched { store, pen: pen.clone(), claims, failed: Arc::default() };
         let worker = register(Worker::new(watched).label(&orders.label), &pen)?;
         let ended = worker.run().await;
         if exit_code(&ended) != 0 {
@@ -94,7 +101,10 @@ impl Drop for Run<'_> {
 async fn witnessed(pen: &Pen, context: &Context) -> Result<(), Failure> {
     let (job, fence, attempt) = (context.job().job_ref(), context.fence(), context.attempt());
     let name = context.job().name.clone();
-    pen.write(Event::Start { job: job.clone(), name: name.clone(), attempt, fence });
+    let (queue, payload) = (context.job().queue.clone(), own_id(&context.job().payload));
+    let start =
+        Event::Start { job: job.clone(), queue, name: name.clone(), payload, attempt, fence };
+    pen.write(start);
     let mut run = Run { pen, job, fence, how: None };
     let (how, result) = handler(&name, context).await;
     run.how = Some(how);

@@ -57,9 +57,17 @@ fn demands(evidence: &Evidence, of: &Figures) -> Vec<(u64, String, u64)> {
     }
     want(60, "claims told lost".into(), of.told_lost);
     want(60, "leases that outlived a failed renewal".into(), of.renewed_after_a_failure);
+    let late = |told: &str| -> u64 {
+        let told = of.late_writes.iter().filter(|(what, _)| what.ends_with(told));
+        told.map(|(_, number)| number).sum()
+    };
     for (from, told) in [(20, "lost"), (180, "already_applied")] {
-        want(from, format!("late writes told {told}"), number(of.late_writes.get(told)));
+        want(from, format!("late writes told {told}"), late(&format!(" {told}")));
     }
+    for what in ["done", "retry", "park", "snooze", "release", "cancelled", "renew"] {
+        want(180, format!("late writes told {what} lost"), late(&format!("{what} lost")));
+    }
+    want(60, "writes under another nonce while it was held".into(), of.forged_while_held);
     for (from, verb) in [
         (60, "retry [Retried]"),
         (60, "cancel [Cancelled]"),

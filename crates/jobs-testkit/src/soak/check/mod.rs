@@ -1,13 +1,17 @@
 //! What must hold of the ledger and the store together; a file for each promise.
 
+mod cancelled;
+mod clock;
 mod covered;
 mod ended;
 mod fair;
 mod holders;
 mod keys;
 mod lost;
+mod own;
 mod paused;
 mod reach;
+mod refused;
 mod settled;
 mod spent;
 mod stale;
@@ -71,17 +75,21 @@ impl fmt::Display for Violation {
 }
 
 /// Every check.
-const CHECKS: [fn(&Evidence) -> Vec<Violation>; 11] = [
+const CHECKS: [fn(&Evidence) -> Vec<Violation>; 15] = [
+    own::check,
     ended::check,
+    cancelled::check,
     spent::check,
     holders::check,
     stale::check,
     settled::check,
     lost::check,
     keys::check,
+    refused::check,
     fair::check,
     paused::check,
     reach::check,
+    clock::check,
     covered::check,
 ];
 

@@ -37,8 +37,8 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     found
 }
 
-/// May it be the repetition of a reserve that had no answer, from before the pause?
-fn repeats(evidence: &Evidence, take: &Take) -> bool {
+/// May it be the repetition of a reserve that had no answer, from before?
+pub fn repeats(evidence: &Evidence, take: &Take) -> bool {
     let before = |at: i64| (take.sent - REPEATS..=take.sent).contains(&at);
     let mut failed = evidence.danger.failed(&take.by).iter();
     failed.any(|failed| failed.call.ends_with("reserve") && before(failed.span.1))

@@ -6,7 +6,9 @@ use jobs_core::{OutcomeKind, view::Attempt};
 use super::{Evidence, Violation};
 use crate::soak::{
     ledger::{Event, Line},
+    run::FOUND,
     store::label,
+    worker::GRACE,
 };
 
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
@@ -23,9 +25,12 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
             Event::Gone { who, status, clean: false, .. } => {
                 say("a process ends as it is told", &format!("{who}: {status}"));
             }
-            Event::Gone { who, status, left: true, .. } if !lost_something(evidence, who) => {
-                let what = format!("{who} left something, and lost no lease: {status}");
+            Event::Gone { who, status, left: true, .. } if !lost_lately(evidence, who, line.at) => {
+                let what = format!("{who} left something, and lost no lease lately: {status}");
                 say("a process ends as it is told", &what);
+            }
+            Event::Refused { call, error } => {
+                say("no call fails for good", &format!("{call} of {}: {error}", line.by));
             }
             Event::Looked { findings } => {
                 let seen = |finding: &String| format!("{finding}, seen while the run went on");
@@ -34,18 +39,27 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
             _ => {}
         }
     }
-    let lost = store.unreachable.iter();
-    let lost = lost.map(|job| {
-        Violation::new("no job is unreachable", Some(job), "in the list, or by its id, not both")
-    });
-    found.extend(lost);
+    let differs = store.differs.iter();
+    let differs = differs
+        .map(|(job, what)| Violation::new("no job is unreachable", job.as_ref(), what.as_str()));
+    found.extend(differs);
     found
 }
 
-/// Did this process lose a lease, on record or by the store's answer?
-fn lost_something(evidence: &Evidence, who: &str) -> bool {
-    let lost = |attempt: &Attempt| attempt.outcome == OutcomeKind::Lost && label(attempt) == who;
-    let told = |line: &Line| line.by == who && matches!(line.event, Event::Lost { .. });
+/// How long a worker that lost a lease reports the job as left, and how long it may take to end.
+const LATELY: i64 = (FOUND.as_micros() + GRACE.as_micros()) as i64;
+
+/// Did this process, which is gone since then, lose a lease, on record or by the store's answer? What
+/// it did not renew is on record when it is swept.
+fn lost_lately(evidence: &Evidence, who: &str, gone: i64) -> bool {
+    let machine = |attempt: &Attempt| evidence.store.clock.machine(attempt.ended_at);
+    let lost = |attempt: &Attempt| {
+        let its = attempt.outcome == OutcomeKind::Lost && label(attempt) == who;
+        its && machine(attempt) >= gone - LATELY
+    };
+    let told = |line: &Line| {
+        line.by == who && line.at >= gone - LATELY && matches!(line.event, Event::Lost { .. })
+    };
     evidence.store.jobs.values().any(|kept| kept.attempts.iter().any(lost))
         || evidence.ledger.lines.iter().any(told)
 }

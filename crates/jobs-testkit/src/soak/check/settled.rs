@@ -45,7 +45,7 @@ fn twice(story: &Story) -> Vec<String> {
 fn repeated(story: &Story, kept: Option<&Kept>) -> Vec<String> {
     let own = story.settlements.iter();
     let own = own.filter_map(|sent| Some((&sent.by, sent.fence, sent.told?)));
-    let late = story.late.iter().map(|(by, fence, _, told)| (by, *fence, *told));
+    let late = story.late.iter().map(|late| (&late.by, late.fence, late.told));
     let mut found = Vec::new();
     for (by, fence, told) in own.chain(late) {
         let Told::Already(told) = told else { continue };

@@ -1,4 +1,5 @@
-//! No stale write is accepted (S2): a late settlement changes nothing, and what is on record as an
+//! No stale write is accepted (R2, S1, S2): what is late or has another nonce is refused and changes
+//! nothing, and what is on record as an
 //! attempt's end is how that attempt's own handler ended, before it.
 
 use jobs_core::{JobRef, OutcomeKind, view::Attempt};
@@ -6,7 +7,7 @@ use jobs_core::{JobRef, OutcomeKind, view::Attempt};
 use super::{Evidence, Violation};
 use crate::soak::{
     ledger::{How, Told},
-    read::{Run, Sent, Story},
+    read::{Late, Run, Sent, Story},
     store::label,
 };
 
@@ -29,9 +30,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
 
 /// Under a claim that was over, or when another holder had been told that it has the job.
 fn accepted(evidence: &Evidence, story: &Story) -> Vec<String> {
-    let late = story.late.iter().filter(|(.., told)| matches!(told, Told::Applied(_)));
-    let late = late.map(|(by, fence, ..)| format!("{by} wrote under fence {fence}, long over"));
-    let mut found: Vec<String> = late.collect();
+    let mut found: Vec<String> = story.late.iter().filter_map(late).collect();
     // Perhaps deleted and pushed again, it may have its fences twice.
     if story.unheard("delete") {
         return found;
@@ -47,6 +46,24 @@ fn accepted(evidence: &Evidence, story: &Story) -> Vec<String> {
     let settled = settled.filter(|sent| sent.sent > taken(sent.fence));
     found.extend(settled.map(|of| format!("settled, and the job was taken before: {of:?}")));
     found
+}
+
+/// A write that had to be refused, and was not.
+fn late(late: &Late) -> Option<String> {
+    let Late { by, fence, outcome, forged, told, changed, .. } = late;
+    let what = outcome.map_or_else(|| "a renewal".to_owned(), |outcome| outcome.to_string());
+    let why = if *forged { "another nonce" } else { "long over" };
+    let refused = match told {
+        Told::Lost => true,
+        // Its repetition is told what won; another claim's, and a renewal, are not.
+        Told::Already(_) => !forged && outcome.is_some(),
+        Told::Applied(_) | Told::Held => false,
+    };
+    if !refused {
+        return Some(format!("{by} was told {told:?} of {what} under fence {fence}, {why}"));
+    }
+    let changed = changed.as_ref()?;
+    Some(format!("{by} was refused {what} under fence {fence}, {why}, and {changed}"))
 }
 
 fn violation(job: &JobRef, what: String) -> Violation {

@@ -9,6 +9,18 @@ const HOLDS: &str = "a settlement that was answered holds";
 fn stale_writes() {
     scene(|s, job| s.late(job, 30, 1, Told::Lost)).in_order();
     scene(|s, job| s.late(job, 30, 1, Told::Applied(State::Done))).finds(STALE, "long over");
+    let late = |outcome, forged, told, changed: Option<&'static str>| {
+        let changed = changed.map(str::to_owned);
+        scene(move |s, job| s.late_as(job, 30, (outcome, forged), (1, told), changed))
+    };
+    let (done, already) = (Some(OutcomeKind::Done), Told::Already(OutcomeKind::Done));
+    late(None, false, Told::Lost, None).in_order();
+    late(None, false, Told::Held, None).finds(STALE, "told Held of a renewal under fence 1");
+    late(done, false, already, None).in_order();
+    late(done, true, Told::Lost, None).in_order();
+    late(done, true, already, None).finds(STALE, "of done under fence 1, another nonce");
+    late(None, true, Told::Held, None).finds(STALE, "another nonce");
+    late(done, false, Told::Lost, Some("it moved")).finds(STALE, "was refused done");
     let nobody = scene(|s, _| s.lines.retain(|l| !matches!(l.event, Event::Start { .. })));
     nobody.finds(STALE, "no handler ran it");
     let other =

@@ -25,11 +25,11 @@ fn pushes_and_their_ends() {
     scene(stranger).finds(ENDS, "nobody");
     scene(|s, _| s.push(&job("acme"), 2, Answer::Duplicate(State::Done))).finds(ENDS, "fresh id");
     scene(|s, _| s.push(&job("acme"), 2, Answer::Refused("no".into()))).finds(ENDS, "refused");
-    let held = Answer::KeyHeld(JobId::new(), State::Parked);
-    let refused = |s: &mut Scene, _: &JobRef| {
-        let job = job("acme");
-        s.push(&job, 2, held);
-        s.keep(&job, State::Parked, vec![attempt(1, 3, 4, OutcomeKind::Lost)]);
+    let refused = |s: &mut Scene, first: &JobRef| {
+        key_of(s, first, KeyScope::UntilFinished);
+        let (job, key) = (job("acme"), s.store.jobs[first].key.clone());
+        s.push_as(&job, 2, ("quick", key.clone()), Answer::KeyHeld(first.id, State::Ready));
+        s.keep(&job, State::Parked, vec![attempt(1, 3, 4, OutcomeKind::Lost)]).key = key;
         s.fault(3, Kind::Kill, Some("w0.1"), false);
     };
     scene(refused).finds(ENDS, "no push of it");
@@ -88,8 +88,8 @@ fn only_a_delete_that_happened_excuses_a_job_that_is_gone() {
 fn only_a_cancel_that_happened_excuses_a_cancelled_job() {
     let cancelled = |answer| {
         scene(move |s, job| {
-            s.verb(job, 5, "cancel", None);
-            s.verb(job, 5, "cancel", Some(answer));
+            s.verb(job, 15, "cancel", None);
+            s.verb(job, 15, "cancel", Some(answer));
             s.keep(job, State::Cancelled, Vec::new());
         })
     };
@@ -128,7 +128,10 @@ fn attempts_are_all_spent_before_a_job_is_parked_and_no_more() {
     parked(1, |_| {}).finds(COUNTED, "it may have 1 attempts");
     // By a lease that was lost, as the sweep does.
     let lost = |most| {
-        let mut scene = parked(most, |attempts| attempts[1].outcome = OutcomeKind::Lost);
+        let mut scene = parked(most, |attempts| {
+            attempts[1].outcome = OutcomeKind::Lost;
+            attempts[1].ended_at = stored_at(2300);
+        });
         scene.fault(202, Kind::Kill, Some("w0.1"), false);
         scene
     };
@@ -139,26 +142,23 @@ fn attempts_are_all_spent_before_a_job_is_parked_and_no_more() {
             s.verb(job, 40, "cancel", Some("[Requested]"));
             answer.iter().for_each(|answer| s.verb(job, 50, "retry", Some(answer)));
             s.take(job, 100, "w0.1", 2);
-            let (job, attempt) = (job.clone(), 1);
-            s.say(
-                101,
-                "w0.1",
-                Event::Start { job: job.clone(), name: "x".into(), attempt, fence: 2 },
-            );
-            s.say(102, "w0.1", Event::End { job: job.clone(), fence: 2, how: How::Done });
-            let kept = s.store.jobs.get_mut(&job).unwrap();
+            s.start(job, (101, "w0.1"), "quick", 1, 2);
+            s.end(job, (102, "w0.1"), 2, How::Done);
+            let kept = s.store.jobs.get_mut(job).unwrap();
             kept.attempts[0].outcome = OutcomeKind::Cancelled;
             let again = super::attempt(2, 99, 103, OutcomeKind::Done);
             kept.attempts.push(Attempt { number: 1, ..again });
         })
     };
     retried(Some("[Retried]")).in_order();
-    retried(Some("[NotRetryable(Running)]")).finds(COUNTED, "do not follow each other");
-    retried(None).finds(COUNTED, "do not follow each other");
-    parked(2, |attempts| {
-        attempts.remove(0);
-    })
-    .finds(COUNTED, "is no first");
+    for answer in [Some("[NotRetryable(Running)]"), None] {
+        // Nor should it have been delivered.
+        let found = retried(answer).found();
+        assert!(found.iter().any(|found| found.contains("do not follow each other")), "{found:?}");
+    }
+    // Nor was its first delivery ended by anything.
+    let found = parked(2, |attempts| _ = attempts.remove(0)).found();
+    assert!(found.iter().any(|found| found.contains("is no first")), "{found:?}");
     let spent = scene(|s, job| {
         s.verb(job, 30, "cancel", Some("[Cancelled]"));
         let attempts = vec![attempt(1, 9, 22, OutcomeKind::Retry)];

@@ -46,6 +46,7 @@ fn holders() {
     let at_once = |s: &mut Scene, job: &JobRef| {
         at_once(s, job);
         s.verb(job, 15, "cancel", Some("[Requested]"));
+        s.verb(job, 3500, "retry", Some("[Retried]"));
     };
     scene(at_once).finds(ONE, "two handlers ran at once");
 }
@@ -79,14 +80,14 @@ fn a_handler_ends_with_its_lease() {
     helpless.in_order();
     // Another handler keeps its runtime from dropping it.
     let mut blocked = until(3900);
-    let (other, name) = (job("s0"), "blocks".to_owned());
-    let (attempt, fence) = (1, 1);
-    blocked.push(&other, 1, Answer::Stored);
+    let other = job("s0");
+    blocked.push_as(&other, 1, ("blocks", None), Answer::Stored);
     blocked.take(&other, 800, "w0.1", 1);
-    blocked.say(801, "w0.1", Event::Start { job: other.clone(), name, attempt, fence });
+    blocked.start(&other, (801, "w0.1"), "blocks", 1, 1);
     (1..6).for_each(|at| blocked.renew(&other, 500 * at + 400, 1));
-    blocked.say(3801, "w0.1", Event::End { job: other.clone(), fence, how: How::Done });
-    blocked.keep(&other, State::Done, vec![super::attempt(1, 799, 3810, OutcomeKind::Done)]);
+    blocked.end(&other, (3801, "w0.1"), 1, How::Done);
+    let done = vec![attempt(1, 799, 3810, OutcomeKind::Done)];
+    blocked.keep(&other, State::Done, done).name = "blocks".into();
     blocked.in_order();
 }
 
@@ -103,6 +104,7 @@ fn one_failed_renewal_is_not_a_loss() {
         s.fail("renew", TWO[0]);
         let (sent, claims) = (micros(1302), vec![(job.clone(), 1)]);
         s.say(1600, "w0.1", Event::Renewed { sent, claims });
+        s.store.jobs.get_mut(job).unwrap().attempts[0].ended_at = stored_at(3400);
     })
     .in_order();
     // One, by a worker that was starved as well.
@@ -113,7 +115,7 @@ fn one_failed_renewal_is_not_a_loss() {
     .in_order();
     // Its calls were slow and answered: each of them renewed.
     let slow = lost(|s, job| {
-        for sent in [510, 1000, 1600] {
+        for sent in [510, 700, 1000] {
             s.renew(job, sent, 1);
             let (call, trouble) = ("renew".to_owned(), "slow".to_owned());
             s.say(sent + 5, "w0.1", Event::Call { call, sent: micros(sent), trouble });
@@ -124,6 +126,7 @@ fn one_failed_renewal_is_not_a_loss() {
     let earlier = lost(|s, job| {
         TWO.into_iter().for_each(|(from, to)| s.fail("renew", (from - 500, to - 500)));
         s.renew(job, 1480, 1);
+        s.store.jobs.get_mut(job).unwrap().attempts[0].ended_at = stored_at(3500);
     });
     earlier.finds(TAKEN, KEPT);
 }
@@ -163,6 +166,51 @@ fn what_happened_to_others_is_no_excuse() {
     let mut killed = gone(1600);
     killed.fail("renew", TWO[0]);
     killed.in_order();
+}
+
+#[test]
+fn a_lease_is_as_long_as_it_is() {
+    // Its worker was killed, which makes no lease shorter.
+    let killed = |at: i64| {
+        lost(move |s, job| {
+            s.lines.retain(|line| line.by != "w0.1" || !matches!(line.event, Event::End { .. }));
+            s.fault(400, Kind::Kill, Some("w0.1"), false);
+            s.say(401, "coordinator", gone("w0.1"));
+            s.store.jobs.get_mut(job).unwrap().attempts[0].ended_at = stored_at(at);
+        })
+    };
+    killed(2100).in_order();
+    killed(1200).finds(TAKEN, "its lease was over 809 ms before its end");
+    // Without a word on record: deleted meanwhile, or given back by nobody.
+    let taken = |at: i64, what: fn(&mut Scene, &JobRef)| {
+        scene(move |s, job| {
+            s.lines.retain(|l| !matches!(l.event, Event::End { .. }));
+            s.end(job, (at - 2, "w0.1"), 1, How::Dropped);
+            s.take(job, at, "w0.2", 2);
+            s.run(job, (at + 1, at + 2), "w0.2", 2, How::Done);
+            let worker = "w0.2:11".to_owned();
+            let done =
+                Attempt { worker, number: 1, ..attempt(2, at - 1, at + 3, OutcomeKind::Done) };
+            s.keep(job, State::Done, vec![done]);
+            s.lines.iter_mut().for_each(|line| {
+                if let Event::Start { attempt, fence: 2, .. } = &mut line.event {
+                    *attempt = 1;
+                }
+            });
+            what(s, job);
+        })
+    };
+    taken(1000, |_, _| {}).finds(TAKEN, "w0.2 got it 1009 ms before the lease of fence 1 ended");
+    let released = |s: &mut Scene, job: &JobRef| {
+        s.settle(job, (999, "w0.1"), 1, OutcomeKind::Release, None);
+    };
+    taken(1000, released).in_order();
+    taken(1000, |s, _| s.fault(999, Kind::Kill, Some("w0.1"), false)).in_order();
+}
+
+fn gone(who: &str) -> Event {
+    let (who, status) = (who.to_owned(), "killed".to_owned());
+    Event::Gone { who, status, clean: true, left: false }
 }
 
 #[test]

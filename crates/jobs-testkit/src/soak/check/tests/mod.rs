@@ -4,9 +4,11 @@ mod claims;
 mod ends;
 mod keys;
 mod leases;
+mod own;
+mod pushes;
 mod runs;
 
-use jobs_core::{Claim, JobId, Nonce, OutcomeKind, State, Timestamp, view::Attempt};
+use jobs_core::{Claim, JobId, Key, KeyScope, Nonce, OutcomeKind, State, Timestamp, view::Attempt};
 
 use super::*;
 use crate::soak::{
@@ -66,9 +68,14 @@ impl Scene {
     }
 
     fn push(&mut self, job: &JobRef, at: i64, answer: Answer) {
-        let (queue, name) = ("main".to_owned(), "quick".to_owned());
+        self.push_as(job, at, ("quick", None), answer);
+    }
+
+    /// With a name and a key.
+    fn push_as(&mut self, job: &JobRef, at: i64, (name, key): (&str, Option<Key>), answer: Answer) {
+        let (queue, name) = ("main".to_owned(), name.to_owned());
         let (job, sent) = (job.clone(), micros(at) - 500);
-        self.say(at, "p", Event::Pushed { job, queue, name, key: None, sent, answer });
+        self.say(at, "p", Event::Pushed { job, queue, name, key, sent, answer });
     }
 
     fn take(&mut self, job: &JobRef, at: i64, by: &str, fence: i64) {
@@ -77,16 +84,28 @@ impl Scene {
     }
 
     fn run(&mut self, job: &JobRef, (from, to): (i64, i64), by: &str, fence: i64, how: How) {
-        let (name, job) = ("quick".to_owned(), job.clone());
         let attempt = u32::try_from(fence).unwrap();
-        self.say(from, by, Event::Start { job: job.clone(), name, attempt, fence });
-        self.say(to, by, Event::End { job, fence, how });
+        self.start(job, (from, by), "quick", attempt, fence);
+        self.end(job, (to, by), fence, how);
+    }
+
+    fn start(&mut self, job: &JobRef, (at, by): (i64, &str), name: &str, attempt: u32, fence: i64) {
+        let (queue, name, payload) = ("main".to_owned(), name.to_owned(), job.id.to_string());
+        let job = job.clone();
+        self.say(at, by, Event::Start { job, queue, name, payload, attempt, fence });
+    }
+
+    fn end(&mut self, job: &JobRef, (at, by): (i64, &str), fence: i64, how: How) {
+        self.say(at, by, Event::End { job: job.clone(), fence, how });
     }
 
     fn keep(&mut self, job: &JobRef, state: State, attempts: Vec<Attempt>) -> &mut Kept {
         let ended = attempts.last().map(|attempt| attempt.ended_at);
         let kept = Kept {
             state,
+            queue: "main".into(),
+            name: "quick".into(),
+            payload: job.id.to_string(),
             key: None,
             // Whoever is parked has spent all.
             max_attempts: match (state, attempts.last()) {
@@ -111,9 +130,19 @@ impl Scene {
         self.keep(job, State::Done, vec![attempt(1, 9, 22, OutcomeKind::Done)]);
     }
 
+    /// A verb that is asked for, or its answer; that is of one asked for at once, if none was.
     fn verb(&mut self, job: &JobRef, at: i64, verb: &str, answer: Option<&str>) {
-        let (verb, answer) = (verb.to_owned(), answer.map(str::to_owned));
-        self.say(at, "coordinator", Event::Verb { verb, job: job.clone(), answer });
+        let own = |line: &&Line| matches!(&line.event, Event::Verb { job: of, verb: asked, .. } if of == job && asked == verb);
+        let last = self.lines.iter().rev().find(own);
+        let open = last.is_some_and(|line| matches!(line.event, Event::Verb { answer: None, .. }));
+        let line = |answer: Option<&str>| {
+            let (verb, answer) = (verb.to_owned(), answer.map(str::to_owned));
+            Event::Verb { verb, job: job.clone(), answer }
+        };
+        if answer.is_some() && !open {
+            self.say(at, "coordinator", line(None));
+        }
+        self.say(at, "coordinator", line(answer));
     }
 
     /// A renewal by w0.1, answered held 5 ms later.
@@ -142,12 +171,25 @@ impl Scene {
     }
 
     fn late(&mut self, job: &JobRef, at: i64, fence: i64, told: Told) {
-        self.say(at, "w3.1", Event::Late { job: job.clone(), fence, told });
+        self.late_as(job, at, (Some(OutcomeKind::Done), false), (fence, told), None);
+    }
+
+    /// By what it is, and whether it has another nonce.
+    fn late_as(
+        &mut self,
+        job: &JobRef,
+        at: i64,
+        (outcome, forged): (Option<OutcomeKind>, bool),
+        (fence, told): (i64, Told),
+        changed: Option<String>,
+    ) {
+        let (job, sent) = (job.clone(), micros(at) - 500);
+        self.say(at, "w3.1", Event::Late { job, fence, outcome, forged, sent, told, changed });
     }
 
     /// How far the store's clock is ahead.
     fn ahead(&mut self, at: i64, millis: i64) {
-        self.say(at, "coordinator", Event::Ahead { millis });
+        self.say(at, "coordinator", Event::Ahead { millis, within: 1 });
     }
 
     fn fault(&mut self, at: i64, kind: Kind, who: Option<&str>, over: bool) {
@@ -189,4 +231,17 @@ fn scene(change: impl FnOnce(&mut Scene, &JobRef)) -> Scene {
 #[test]
 fn a_run_in_order_has_nothing_out_of_place() {
     scene(|_, _| {}).in_order();
+}
+
+/// The first job has the key as well.
+fn key_of(s: &mut Scene, first: &JobRef, scope: KeyScope) {
+    let own = Some(Key { text: "k1".into(), scope });
+    for line in &mut s.lines {
+        if let Event::Pushed { job, key, .. } = &mut line.event
+            && job == first
+        {
+            *key = own.clone();
+        }
+    }
+    s.store.jobs.get_mut(first).unwrap().key = own;
 }

@@ -78,7 +78,8 @@ fn what_is_paused_reached_and_told() {
     paused("main/*").finds("a paused lane delivers nothing", "w0.1 got it");
     let unfinished = scene(|s, _| s.store.unfinished.push("main/s1".into()));
     unfinished.finds("everything ends", "main/s1");
-    scene(|s, job| s.store.unreachable.push(job.clone())).finds("no job is unreachable", "acme");
+    let differs = scene(|s, job| s.store.differs.push((Some(job.clone()), "not listed".into())));
+    differs.finds("no job is unreachable", "not listed");
     let finding = |s: &mut Scene| s.store.findings.push("the clock is wrong".into());
     scene(|s, _| finding(s)).finds("the store is sound", "clock");
     let fast = |s: &mut Scene, _: &JobRef| {
@@ -105,6 +106,16 @@ fn what_is_paused_reached_and_told() {
         scene
     };
     left("w0.1").in_order();
+    // It lost one long ago.
+    let mut before = parked_by_a_kill();
+    let (who, status, clean) = ("w0.1".to_owned(), "3".to_owned(), true);
+    before.say(30_000, "coordinator", Event::Gone { who, status, clean, left: true });
+    before.finds("a process ends as it is told", "w0.1 left something, and lost no lease lately");
+    let refused = scene(|s, _| {
+        let (call, error) = ("renew".to_owned(), "Corrupt: no database".to_owned());
+        s.say(40, "w5.1", Event::Refused { call, error });
+    });
+    refused.finds("no call fails for good", "renew of w5.1: Corrupt");
     left("w5.1").finds("a process ends as it is told", "w5.1 left something, and lost no lease");
     gone(false).finds("a process ends as it is told", "w5.1");
 }
@@ -113,7 +124,7 @@ fn what_is_paused_reached_and_told() {
 fn a_clock_that_jumps_is_followed() {
     let mut scene = Scene::default();
     for (at, millis) in [(0, 0), (400, 0), (800, 60_000), (1200, 60_000)] {
-        scene.say(at, "coordinator", Event::Ahead { millis });
+        scene.say(at, "coordinator", Event::Ahead { millis, within: 1 });
     }
     let clock = Offsets::new(&Ledger::of(scene.lines));
     for (store, machine) in [(300, 300), (60_900, 900), (99_000, 39_000), (30_000, 800)] {
