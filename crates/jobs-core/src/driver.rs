@@ -67,18 +67,27 @@ pub fn small(number: i64) -> u32 {
 
 /// Breaks a connection once, after a number of round trips, for the suite's fault cases.
 #[derive(Debug)]
-pub struct Cut(AtomicUsize);
+pub struct Cut {
+    left: AtomicUsize,
+    /// Zero: once.
+    every: usize,
+}
 
 impl Cut {
     /// After this many, counted from 1.
     pub fn after(round_trips: usize) -> Self {
-        Self(AtomicUsize::new(round_trips))
+        Self { left: AtomicUsize::new(round_trips), every: 0 }
+    }
+
+    /// After this many, again and again.
+    pub fn every(round_trips: usize) -> Self {
+        Self { left: AtomicUsize::new(round_trips), every: round_trips }
     }
 
     /// Counts a round trip: is its answer lost?
     pub fn now(&self) -> bool {
-        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        left == Ok(1)
+        let next = |left: usize| if left == 1 { Some(self.every) } else { left.checked_sub(1) };
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) == Ok(1)
     }
 }
 
@@ -118,5 +127,7 @@ mod tests {
     fn a_cut_happens_once() {
         let cut = Cut::after(2);
         assert_eq!([cut.now(), cut.now(), cut.now()], [false, true, false]);
+        let cut = Cut::every(2);
+        assert_eq!([(); 4].map(|()| cut.now()), [false, true, false, true]);
     }
 }

@@ -147,6 +147,12 @@ impl Options {
         Self { cut: Some(Arc::new(Cut::after(round_trips))), ..self }
     }
 
+    /// Breaks it again and again, each time after so many answers. For the soak.
+    #[doc(hidden)]
+    pub fn cut_every(self, round_trips: usize) -> Self {
+        Self { cut: Some(Arc::new(Cut::every(round_trips))), ..self }
+    }
+
     /// With which the driver's own connections are opened.
     pub(crate) fn own(&self) -> PgConnectOptions {
         let connect = self

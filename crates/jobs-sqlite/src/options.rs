@@ -91,6 +91,12 @@ impl Options {
         Self { cut: Some(Arc::new(Cut::after(round_trips))), ..self }
     }
 
+    /// Breaks it again and again, each time after so many answers. For the soak.
+    #[doc(hidden)]
+    pub fn cut_every(self, round_trips: usize) -> Self {
+        Self { cut: Some(Arc::new(Cut::every(round_trips))), ..self }
+    }
+
     /// Opens it as a process whose clock is off by so many milliseconds would. For the soak.
     #[doc(hidden)]
     pub fn clock_off_by(self, millis: i64) -> Self {

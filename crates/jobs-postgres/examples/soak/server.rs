@@ -45,6 +45,9 @@ impl Soak for Server {
         if let Some(round_trip) = trouble.cut_after {
             options = options.cut_after(round_trip);
         }
+        if let Some(round_trips) = trouble.cut_every {
+            options = options.cut_every(round_trips);
+        }
         let store = Postgres::open(options).await?;
         store.migrate().await?;
         Ok(Arc::new(store))
@@ -91,6 +94,15 @@ impl Soak for Server {
         let said = layout::wrong(&mut conn).await.map_err(|error| error.to_string());
         conn.close().await.ok();
         said
+    }
+
+    async fn connections(&self, url: &str) -> Result<usize, String> {
+        let mut conn = PgConnection::connect(url).await.map_err(|error| error.to_string())?;
+        let others = "SELECT count(*) FROM pg_stat_activity
+            WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        let number: Result<i64, _> = sqlx::query_scalar(others).fetch_one(&mut conn).await;
+        conn.close().await.ok();
+        number.map(|number| number as usize).map_err(|error| error.to_string())
     }
 
     fn leaves(&self, _: &str) -> bool {

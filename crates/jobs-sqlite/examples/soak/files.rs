@@ -45,6 +45,9 @@ impl Soak for Files {
         if let Some(round_trip) = trouble.cut_after {
             options = options.cut_after(round_trip);
         }
+        if let Some(round_trips) = trouble.cut_every {
+            options = options.cut_every(round_trips);
+        }
         Ok(Arc::new(Sqlite::open(options).await?))
     }
 
@@ -59,12 +62,15 @@ impl Soak for Files {
 
     async fn hold(&self, url: &str, length: Duration, begun: Begun<'_>) -> Result<(), String> {
         let mut file = connect(url).await?;
-        // The writers take turns, and this one waits for its own.
+        let quick = sqlx::raw_sql("PRAGMA busy_timeout = 0").execute(&mut file).await;
+        quick.map_err(|error| error.to_string())?;
+        // The writers take turns in steps of a millisecond; SQLite's own longer ones may find none.
         let since = Instant::now();
         while sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut file).await.is_err() {
             if since.elapsed() > PATIENCE {
                 return file.close().await.map_err(|error| error.to_string());
             }
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
         begun();
         tokio::time::sleep(length).await;
@@ -83,6 +89,7 @@ impl Soak for Files {
     }
 
     fn leaves(&self, file: &str) -> bool {
-        ["", "-wal", "-shm"].iter().any(|end| file == format!("{FILE}{end}"))
+        // The last connection that closes takes the others with it.
+        file == FILE
     }
 }

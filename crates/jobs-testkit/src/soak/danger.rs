@@ -115,8 +115,8 @@ impl Danger {
         &self.held
     }
 
-    /// Was anybody disturbed between these times?
-    pub fn of_anybody(&self, from: i64, to: i64) -> bool {
+    /// When anybody was disturbed, as exactly as the two clocks are known.
+    pub fn of_anybody(&self) -> Vec<Span> {
         // A process that is gone disturbs at its beginning; one that starves for a moment does not.
         let least = STALL.as_micros() as i64;
         let short = |(from, to): &Span| to.saturating_sub(*from) < least;
@@ -126,14 +126,9 @@ impl Danger {
         let failed = self.failed.values().flatten().filter(|failed| failed.call != "renew");
         let failed = failed.map(|failed| failed.span);
         let store = self.jumps.iter().chain(&self.held).copied();
-        let mut all = down.chain(failed).chain(store);
-        all.any(|span| meet(instant(span), (from, to)))
+        let all = down.chain(failed).chain(store).map(instant);
+        all.map(|(from, to)| (from - SLACK, to.saturating_add(SLACK))).collect()
     }
-}
-
-/// Do they meet, as exactly as the two clocks are known?
-fn meet(one: Span, other: Span) -> bool {
-    one.0 <= other.1.saturating_add(SLACK) && other.0 <= one.1.saturating_add(SLACK)
 }
 
 /// How much of `of` is covered by these together.

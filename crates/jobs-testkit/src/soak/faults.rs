@@ -182,7 +182,12 @@ impl<'a> Disturber<'a> {
             }
             Kind::Cut => {
                 self.leave(&mut process, &[0, LEFT]).await;
-                trouble.cut_after = usize::try_from(fault.number).ok();
+                let cut = usize::try_from(fault.number).ok();
+                // Half of them for as long as they live, not so often that no call comes through.
+                match fault.target.is_multiple_of(2) {
+                    true => trouble.cut_after = cut,
+                    false => trouble.cut_every = cut.map(|cut| 60 + cut),
+                }
             }
             _ => {
                 self.leave(&mut process, &[0, LEFT]).await;

@@ -46,6 +46,10 @@ pub struct Figures {
     /// Writes under another nonce than the delivery's, while it was held.
     pub forged_while_held: u64,
     slow_or_failed_calls: u64,
+    /// Of a worker, in milliseconds: a machine that is busy shows here.
+    slowest_call: i64,
+    /// Processes that dropped their handles and told what was left.
+    pub closed: u64,
     /// Calls without an answer in workers whose connection was to break.
     pub calls_cut: u64,
     /// Runs that blocked their process's runtime for longer than a lease, and were done.
@@ -56,6 +60,8 @@ pub struct Figures {
     pub looks: u64,
     probes: u64,
     probes_counted: u64,
+    /// Probes before which others were seen to be delivered.
+    pub probes_overtaken: u64,
     worst_fairness: u64,
     fairness_bound: u64,
     violations: usize,
@@ -70,6 +76,7 @@ impl Figures {
             clock_jumps: evidence.danger.jumps().len(),
             probes: fairness.probes,
             probes_counted: fairness.counted,
+            probes_overtaken: fairness.overtaken,
             worst_fairness: fairness.worst,
             fairness_bound: fairness.bound,
             ..Self::default()
@@ -150,7 +157,9 @@ impl Figures {
                 }
                 Event::Lost { .. } => self.told_lost += 1,
                 Event::Up { cut: Some(_), .. } => _ = cut.insert(line.by.as_str()),
-                Event::Call { trouble, .. } => {
+                Event::Closed { .. } => self.closed += 1,
+                Event::Call { trouble, sent, .. } => {
+                    self.slowest_call = self.slowest_call.max((line.at - sent) / 1000);
                     self.slow_or_failed_calls += 1;
                     let failed = trouble != SLOW_CALL;
                     self.calls_cut += u64::from(failed && cut.contains(line.by.as_str()));

@@ -3,7 +3,14 @@
 //! Each must be refused (S1, S2) or, of a claim that is over, told what was settled before (S3); and
 //! must change nothing.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
 
 use fastrand::Rng;
 use jobs_core::{
@@ -30,30 +37,52 @@ const LONG: Duration = Duration::from_secs(60);
 /// What a lease may differ from its length by.
 const SLACK: Duration = Duration::from_millis(100);
 
-/// Sends them on a thread of its own, with a handle of its own, until the process ends.
-///
-/// # Errors
-/// The system gives no thread.
-pub fn start(soak: &dyn Soak, orders: &Orders, pen: Arc<Pen>, claims: Claims) -> Done {
-    let open = soak.opener();
-    let (url, mut random) = (orders.url.clone(), Rng::with_seed(orders.seed));
-    let send = move || {
-        let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
-        runtime.block_on(async {
-            // It is a second writer, on a sound connection and clock.
-            let Ok(store) = opened(&*open, &url, Trouble::default()).await else { return };
-            let store = Strict::new(store, pen.clone());
-            for turn in 0_usize.. {
-                sleep(EVERY).await;
-                // Its failures are written down where they are for good.
-                if let Some(Ok(event)) = one(&store, &claims, &mut random, turn).await {
-                    pen.write(event);
+/// The thread that sends them, with a handle of its own.
+pub struct Late {
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Late {
+    /// Sends them until it is to end.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(soak: &dyn Soak, orders: &Orders, pen: Arc<Pen>, claims: Claims) -> Done<Self> {
+        let over = Arc::new(AtomicBool::new(false));
+        let (open, told) = (soak.opener(), over.clone());
+        let (url, mut random) = (orders.url.clone(), Rng::with_seed(orders.seed));
+        let send = move || {
+            let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+            runtime.block_on(async {
+                // It is a second writer, on a sound connection and clock.
+                let Ok(store) = opened(&*open, &url, Trouble::default()).await else { return };
+                let store = Strict::new(store, pen.clone());
+                for turn in 0_usize.. {
+                    sleep(EVERY).await;
+                    if told.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // Its failures are written down where they are for good.
+                    if let Some(Ok(event)) = one(&store, &claims, &mut random, turn).await {
+                        pen.write(event);
+                    }
                 }
-            }
-        });
-    };
-    let thread = thread::Builder::new().name("soak-late".to_owned()).spawn(send);
-    thread.map(drop).map_err(|error| error.to_string())
+            });
+        };
+        let thread = thread::Builder::new().name("soak-late".to_owned()).spawn(send);
+        Ok(Self { over, thread: thread.map_err(|error| error.to_string())? })
+    }
+
+    /// Ends it; `false` if it does not within `limit`.
+    pub fn ended(self, limit: Duration) -> bool {
+        self.over.store(true, Ordering::Relaxed);
+        let since = Instant::now();
+        while !self.thread.is_finished() && since.elapsed() < limit {
+            thread::sleep(Duration::from_millis(10));
+        }
+        self.thread.is_finished() && self.thread.join().is_ok()
+    }
 }
 
 /// One write, if there is a claim for it.

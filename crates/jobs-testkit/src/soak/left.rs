@@ -1,11 +1,54 @@
-//! What a run leaves behind in the process that led it, and on the disk.
+//! What a run leaves behind: in its processes, in the store's server, and on the disk.
 
 use std::{
     path::Path,
     time::{Duration, Instant},
 };
 
-use super::{Soak, ledger::EXTENSION, process::files};
+use tokio::{
+    runtime::Builder,
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+use super::{Done, Soak, ledger::EXTENSION, process::files};
+
+/// What ends a process in order, heard.
+///
+/// # Errors
+/// The system's.
+pub fn signals() -> Done<[Signal; 2]> {
+    let listen = |kind| signal(kind).map_err(|error| error.to_string());
+    Ok([listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?])
+}
+
+/// Opens what listening for signals opens for good, once.
+///
+/// # Errors
+/// The system's.
+pub fn listen() -> Done {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    runtime.block_on(async { signals().map(drop) })
+}
+
+/// How long what ends by itself may take to.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Connections that the store's server still has, after a moment's patience.
+///
+/// # Errors
+/// The store does not say.
+pub async fn connections(soak: &dyn Soak, url: &str) -> Done<Vec<String>> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match soak.connections(url).await? {
+            0 => return Ok(Vec::new()),
+            number if Instant::now() > until => {
+                return Ok(vec![format!("left open: {number} connections, as its server says")]);
+            }
+            _ => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
 
 /// Threads and open files of this process. Where the system does not say, both are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +66,7 @@ impl Open {
 
     /// What is still open beyond this after a moment's patience: threads end on their own time.
     pub fn left(self) -> Vec<String> {
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + PATIENCE;
         loop {
             let now = Self::now();
             let more = now.threads > self.threads || now.files > self.files;

@@ -100,6 +100,11 @@ pub trait Soak: Send + Sync + 'static {
     /// write, so it looks at one moment; and in the end.
     async fn unsound(&self, url: &str) -> Result<Vec<String>, String>;
 
+    /// How many connections its server has now, but for the one that asks; zero where there is none.
+    async fn connections(&self, _url: &str) -> Result<usize, String> {
+        Ok(0)
+    }
+
     /// May this file be in the run's directory at the end?
     fn leaves(&self, file: &str) -> bool;
 }
@@ -112,6 +117,8 @@ pub type Begun<'a> = &'a (dyn Fn() + Sync);
 pub struct Trouble {
     /// Its connection breaks once, after this round trip and before the answer is seen.
     pub cut_after: Option<usize>,
+    /// Its connection breaks again and again, each time after so many round trips.
+    pub cut_every: Option<usize>,
     /// Its process's clock is off by so many milliseconds.
     pub clock_off: i64,
 }

@@ -35,8 +35,9 @@ pub struct Orders {
 pub const ROLE: &str = "--soak-role";
 
 impl Orders {
-    fn arguments(&self) -> [String; 8] {
-        let cut = self.trouble.cut_after.unwrap_or(0);
+    fn arguments(&self) -> [String; 9] {
+        let [once, every] = [self.trouble.cut_after, self.trouble.cut_every]
+            .map(|cut| cut.unwrap_or(0).to_string());
         [
             ROLE.to_owned(),
             self.role.clone(),
@@ -44,28 +45,29 @@ impl Orders {
             self.url.clone(),
             self.directory.display().to_string(),
             self.seed.to_string(),
-            cut.to_string(),
+            once,
+            every,
             self.trouble.clock_off.to_string(),
         ]
     }
 
     /// From this process's arguments, without the program; `None` when it has no role.
     pub fn read(arguments: &[String]) -> Option<Self> {
-        let [first, role, label, url, directory, seed, cut, clock_off] = arguments else {
+        let [first, role, label, url, directory, seed, once, every, clock_off] = arguments else {
             return None;
         };
         if first != ROLE {
             return None;
         }
-        let cut: usize = cut.parse().ok()?;
-        let cut_after = (cut > 0).then_some(cut);
+        let cut = |text: &String| text.parse().ok().map(|cut: usize| (cut > 0).then_some(cut));
+        let (cut_after, cut_every) = (cut(once)?, cut(every)?);
         Some(Self {
             role: role.clone(),
             label: label.clone(),
             url: url.clone(),
             directory: PathBuf::from(directory),
             seed: seed.parse().ok()?,
-            trouble: Trouble { cut_after, clock_off: clock_off.parse().ok()? },
+            trouble: Trouble { cut_after, cut_every, clock_off: clock_off.parse().ok()? },
         })
     }
 }
@@ -224,14 +226,14 @@ mod tests {
 
     #[test]
     fn orders_arrive() {
-        for cut_after in [None, Some(3)] {
+        for (cut_after, cut_every) in [(None, None), (Some(3), None), (None, Some(4))] {
             let orders = Orders {
                 role: "worker".into(),
                 label: "w1".into(),
                 url: "store://here".into(),
                 directory: "/tmp/x y".into(),
                 seed: u64::MAX,
-                trouble: Trouble { cut_after, clock_off: -5 },
+                trouble: Trouble { cut_after, cut_every, clock_off: -5 },
             };
             assert_eq!(Orders::read(&orders.arguments()), Some(orders));
         }

@@ -16,6 +16,7 @@ use tokio::{runtime::Builder, time::sleep};
 use super::{
     Done, Soak, Trouble,
     ledger::{Answer, Event, Pen, now},
+    left::Open,
     opened,
     process::{Orders, leash},
     strict::Strict,
@@ -52,17 +53,22 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
     let finish = Arc::new(AtomicBool::new(false));
     let told = finish.clone();
     leash(move || told.store(true, Ordering::Relaxed))?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let pen = Arc::new(Pen::open(&orders.directory, &orders.label)?);
-    runtime.block_on(async {
+    let before = Open::now();
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let ended = runtime.block_on(async {
         let mut random = Rng::with_seed(orders.seed);
         let mut recent: Vec<Job> = Vec::new();
         while !finish.load(Ordering::Relaxed) {
             // A new connection now and then, most of which break.
-            let cut_after = soak.faults().cut.then(|| random.usize(2..60));
-            let trouble = Trouble { cut_after, ..Trouble::default() };
+            let cut = soak.faults().cut.then(|| random.usize(2..60));
+            let trouble = match random.bool() {
+                true => Trouble { cut_after: cut, ..Trouble::default() },
+                // Not so often that a push of many never comes through.
+                false => Trouble { cut_every: cut.map(|cut| 60 + cut), ..Trouble::default() },
+            };
             let store = Strict::new(opened(soak, &orders.url, trouble).await?, pen.clone());
-            pen.write(Event::Up { cut: cut_after, clock: 0 });
+            pen.write(Event::Up { cut, clock: 0 });
             for _ in 0..200 {
                 if finish.load(Ordering::Relaxed) {
                     break;
@@ -74,8 +80,11 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
                 }
             }
         }
-        Ok(0)
-    })
+        Done::Ok(0)
+    })?;
+    drop(runtime);
+    pen.write(Event::Closed { left: before.left() });
+    Ok(ended)
 }
 
 /// One look at the backlog, and what it lacks.

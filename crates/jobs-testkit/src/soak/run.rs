@@ -15,7 +15,6 @@ use jobs_core::Admin;
 use tokio::{
     runtime::Builder,
     select,
-    signal::unix::{Signal, SignalKind, signal},
     time::{Instant, sleep_until},
     try_join,
 };
@@ -44,6 +43,7 @@ const DRAIN: Duration = Duration::from_secs(120);
 pub const FOUND: Duration = Duration::from_secs(13);
 /// How often the store is asked about its soundness while the run goes on.
 const LOOKS: u32 = 20;
+const LEFT_OPEN: &str = "nothing is left";
 /// Violations that are shown in full.
 const SHOWN: usize = 10;
 /// Lines of the ledger shown for each.
@@ -106,9 +106,8 @@ pub fn run(soak: &dyn Soak, wanted: &Wanted) -> Done {
     let (seed, seconds) = (wanted.seed, wanted.length.as_secs());
     println!("soak of {}, {seconds} s, seed {seed}, in {}", soak.name(), directory.display());
     let faults = schedule(seed, wanted.length, soak.faults());
-    // Listening for signals opens files for good, once.
     let runtime = || Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string());
-    runtime()?.block_on(async { signals().map(drop) })?;
+    left::listen()?;
     // A server of the store's own stays for as long as the store does.
     let url = soak.url(&directory)?;
     let before = Open::now();
@@ -126,7 +125,7 @@ pub fn run(soak: &dyn Soak, wanted: &Wanted) -> Done {
     };
     let mut violations = violations.map_err(|why| format!("{why} (seed {seed})"))?;
     let left = [before.left(), left::strangers(soak, &directory)].concat();
-    violations.extend(left.into_iter().map(|what| Violation::new("nothing is left", None, what)));
+    violations.extend(left.into_iter().map(|what| Violation::new(LEFT_OPEN, None, what)));
     if violations.is_empty() {
         println!("nothing out of place, seed {seed}");
         return std::fs::remove_dir_all(&directory).map_err(|error| error.to_string());
@@ -149,13 +148,10 @@ fn fresh(parent: &Path) -> Done<PathBuf> {
     }
 }
 
-fn signals() -> Done<[Signal; 2]> {
-    let listen = |kind| signal(kind).map_err(|error| error.to_string());
-    Ok([listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?])
-}
-
 async fn interrupted() {
-    let Ok([mut terminate, mut interrupt]) = signals() else { return std::future::pending().await };
+    let Ok([mut terminate, mut interrupt]) = left::signals() else {
+        return std::future::pending().await;
+    };
     select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -247,7 +243,9 @@ async fn judge(
     let scheduled = faults.iter().map(|fault| fault.kind).collect();
     let evidence =
         Evidence { ledger, store, danger, length: wanted.length, has: soak.faults(), scheduled };
-    let violations = check::all(&evidence);
+    let mut violations = check::all(&evidence);
+    let left = left::connections(soak, url).await?;
+    violations.extend(left.into_iter().map(|what| Violation::new(LEFT_OPEN, None, what)));
     let figures = Figures::new(&evidence).of_run(wanted.seed, violations.len());
     println!("{}", serde_json::to_string(&figures).map_err(|error| error.to_string())?);
     Ok(violations)

@@ -9,10 +9,11 @@ use jobs_core::{
 use tokio::{runtime::Builder, time::sleep};
 
 use super::{
-    BROKEN, Done, LEASE, Soak,
+    BROKEN, Done, LEASE, Soak, Trouble,
     claims::Claims,
-    late,
+    late::Late,
     ledger::{Event, How, Pen, now},
+    left::{self, Open},
     opened,
     process::{Orders, leash},
     store::own_id,
@@ -30,6 +31,8 @@ const FLAKES: u32 = 2;
 const SNOOZES: i64 = 2;
 /// How long handlers may go on when it is told to end.
 pub const GRACE: Duration = Duration::from_secs(8);
+/// How long its runtime, and its other handle, may take to end.
+const ENDS: Duration = Duration::from_secs(10);
 /// A process that does not run for this long disturbs the others' measurements.
 pub const STALL: Duration = Duration::from_millis(300);
 /// Did it not run for this long, it says so: a lease that is lost is accounted for by less.
@@ -45,17 +48,20 @@ pub const NAMES: [&str; 9] =
 /// What kept it from starting.
 pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
     leash(|| {})?;
+    let pen = Arc::new(Pen::open(&orders.directory, &orders.label)?);
+    watch_the_clock(pen.clone())?;
+    left::listen()?;
+    let before = Open::now();
     // One thread for all handlers, so that one of them can block them all (K4).
     let mut runtime = Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_all().build().map_err(|e| e.to_string())?;
-    let pen = Arc::new(Pen::open(&orders.directory, &orders.label)?);
-    runtime.block_on(async {
+    let claims = Claims::default();
+    let late = Late::start(soak, orders, pen.clone(), claims.clone())?;
+    let ended = runtime.block_on(async {
         let store = Strict::new(opened(soak, &orders.url, orders.trouble).await?, pen.clone());
-        let (cut, clock) = (orders.trouble.cut_after, orders.trouble.clock_off);
+        let Trouble { cut_after, cut_every, clock_off: clock } = orders.trouble;
+        let cut = cut_after.or(cut_every);
         pen.write(Event::Up { cut, clock });
-        watch_the_clock(pen.clone())?;
-        let claims = Claims::default();
-        late::start(soak, orders, pen.clone(), claims.clone())?;
         let store: Arc<dyn Queue> = Arc::new(store);
         let watched = Watched { store, pen: pen.clone(), claims, failed: Arc::default() };
         let worker = register(Worker::new(watched).label(&orders.label), &pen)?;
@@ -63,8 +69,14 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
         if exit_code(&ended) != 0 {
             eprintln!("{ended:?}");
         }
-        Ok(exit_code(&ended))
-    })
+        Done::Ok(exit_code(&ended))
+    })?;
+    runtime.shutdown_timeout(ENDS);
+    // A handler that was left keeps what it has.
+    if ended == 0 && late.ended(ENDS) {
+        pen.write(Event::Closed { left: before.left() });
+    }
+    Ok(ended)
 }
 
 fn register(worker: Worker, pen: &Arc<Pen>) -> Done<Worker> {

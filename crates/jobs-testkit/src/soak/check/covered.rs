@@ -80,6 +80,7 @@ fn demands(evidence: &Evidence, of: &Figures) -> Vec<(u64, String, u64)> {
     ] {
         want(from, format!("verbs answered {verb}"), number(of.verbs.get(verb)));
     }
+    want(20, "processes that dropped their handles".into(), of.closed);
     want(20, "looks at the store's soundness".into(), of.looks);
     all
 }

@@ -90,7 +90,8 @@ pub fn held(evidence: &Evidence, story: &Story, kept: Option<&Kept>, push: &Push
     // Its settlement was sent after its handler ended.
     let done = story.runs.iter().filter_map(|run| run.end);
     ends.extend(done.filter(|(_, how)| *how == How::Done).map(|(at, _)| at));
-    let mut from = vec![(push.at, push.at)];
+    // It may have been delivered, or seen, before its push was answered.
+    let mut from = vec![(i64::MIN, push.at)];
     match key.scope {
         KeyScope::UntilStarted => {
             // Only where every delivery of it was seen is its first one known.

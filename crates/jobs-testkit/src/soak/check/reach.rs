@@ -29,6 +29,10 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
                 let what = format!("{who} left something, and lost no lease lately: {status}");
                 say("a process ends as it is told", &what);
             }
+            Event::Closed { left } => {
+                let say_left = |what: &String| format!("{} {what}", line.by);
+                left.iter().for_each(|what| say("nothing is left", &say_left(what)));
+            }
             Event::Refused { call, error } => {
                 say("no call fails for good", &format!("{call} of {}: {error}", line.by));
             }

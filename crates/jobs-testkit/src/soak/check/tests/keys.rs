@@ -51,6 +51,14 @@ fn keys() {
     };
     started(5).finds(KEY, "while it held that");
     started(15).in_order();
+    // It was delivered before its push was answered, and again later.
+    let racing = scene(|s, first| {
+        key_of(s, first, UntilStarted);
+        s.lines[0].at = micros(12);
+        s.take(first, 40, "w0.1", 1);
+        keyed(s, UntilFinished, State::Parked, 15);
+    });
+    racing.in_order();
     let seen = scene(|s, first| {
         let (job, other) = (first.clone(), job("acme"));
         s.say(7, "coordinator", Event::TwoKeys { job, other, key: "k1".into() });

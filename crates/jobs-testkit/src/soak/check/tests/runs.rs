@@ -34,6 +34,10 @@ fn fairness_has_a_bound_and_a_proof() {
     let mut disturbed = newcomer(33, 1000);
     disturbed.fault(300, Kind::Kill, Some("w1.1"), false);
     disturbed.in_order();
+    // Not before or after the disturbance: the bound holds from any moment on.
+    let mut early = newcomer(34, 1000);
+    early.fault(1200, Kind::Kill, Some("w1.1"), false);
+    early.finds(SOON, "34 deliveries before its own");
     let failed = |call: &str| {
         let mut scene = newcomer(33, 1000);
         scene.fail(call, (300, 310));
@@ -111,6 +115,8 @@ fn what_is_paused_reached_and_told() {
     let (who, status, clean) = ("w0.1".to_owned(), "3".to_owned(), true);
     before.say(30_000, "coordinator", Event::Gone { who, status, clean, left: true });
     before.finds("a process ends as it is told", "w0.1 left something, and lost no lease lately");
+    let open = scene(|s, _| s.say(40, "w5.1", Event::Closed { left: vec!["left open: 3".into()] }));
+    open.finds("nothing is left", "w5.1 left open: 3");
     let refused = scene(|s, _| {
         let (call, error) = ("renew".to_owned(), "Corrupt: no database".to_owned());
         s.say(40, "w5.1", Event::Refused { call, error });
