@@ -65,7 +65,8 @@ pub fn small(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX })
 }
 
-/// Breaks a connection once, after a number of round trips, for the suite's fault cases.
+/// Breaks a connection after a number of round trips: once, for the suite's fault cases, or again and
+/// again.
 #[derive(Debug)]
 pub struct Cut {
     left: AtomicUsize,
