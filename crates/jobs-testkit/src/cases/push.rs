@@ -63,10 +63,9 @@ async fn p1_every_field_round_trips(kit: &Kit) {
         push(&*store, job.clone()).await;
     }
     let after = now(&*store).await;
-    for job in pushed.into_iter().map(AuthorizedJob::into_job) {
+    for job in &jobs {
         let found = known(&*store, &job.job_ref()).await.expect("it is stored").view;
-        let due_now = |job: &Job| Job { run_at: RunAt::Now, ..job.clone() };
-        assert_eq!(due_now(&found.job), due_now(&job));
+        same_but_due(&found.job, job);
         let wait = match job.run_at {
             RunAt::At(time) => {
                 assert_eq!(due(&found.job), time, "an instant comes back as it is");
@@ -210,9 +209,10 @@ async fn p5_each_of_a_bulk_keeps_its_own(kit: &Kit) {
     for answer in store.enqueue(&pushed).await {
         assert_eq!(answer.expect("the store answers"), Pushed::Stored);
     }
-    for job in &jobs {
+    for job in pushed.into_iter().map(AuthorizedJob::into_job) {
         let found = known(&*store, &job.job_ref()).await.expect("it is stored").view;
-        same_but_due(&found.job, job);
+        let due_now = |job: &Job| Job { run_at: RunAt::Now, ..job.clone() };
+        assert_eq!(due_now(&found.job), due_now(&job));
         let wait = due(&found.job).as_millisecond() - found.pushed_at.as_millisecond();
         match job.run_at {
             RunAt::At(time) => assert_eq!(due(&found.job), time),
