@@ -16,7 +16,7 @@ use tokio::{runtime::Builder, time::sleep};
 use super::{
     Done, Soak, Trouble,
     ledger::{Answer, Event, Pen, now},
-    left::Open,
+    left::{self, Open},
     opened,
     process::{Orders, leash},
     strict::Strict,
@@ -54,6 +54,7 @@ pub fn run(soak: &dyn Soak, orders: &Orders) -> Done<u8> {
     let told = finish.clone();
     leash(move || told.store(true, Ordering::Relaxed))?;
     let pen = Arc::new(Pen::open(&orders.directory, &orders.label)?);
+    left::listen()?;
     let before = Open::now();
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let ended = runtime.block_on(async {

@@ -213,7 +213,7 @@ impl Story {
                 answer.is_none_or(|(_, told)| told == "[Deleted]" || told.starts_with(UNANSWERED));
             told.then(|| (place, answer.map(|(at, _)| at)))
         };
-        asked.filter_map(did).last()
+        asked.filter_map(did).next_back()
     }
 
     /// What of it is of the time from then on.
@@ -247,7 +247,7 @@ impl Story {
             place += 1;
             // The delete is the first job's.
             let asked = place - 1 == asked;
-            (*when >= at || (asked && !known)) && !(asked && known) && Some(place - 1) != answered
+            if asked { !known } else { *when >= at && Some(place - 1) != answered }
         });
         drop(pushes);
         Self {
