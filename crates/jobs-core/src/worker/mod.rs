@@ -185,6 +185,16 @@ impl Worker {
         self
     }
 
+    /// Works these queues and no others, whatever was named before: what a command line says goes
+    /// before what the code says.
+    pub fn only_queues<Q: Into<String>>(
+        mut self,
+        queues: impl IntoIterator<Item = (Q, u32)>,
+    ) -> Self {
+        self.config.queues.clear();
+        queues.into_iter().fold(self, |worker, (queue, weight)| worker.queue(queue, weight))
+    }
+
     /// Runs jobs of the type `T`. A handler with state clones it for each run:
     ///
     /// ```
