@@ -1,7 +1,7 @@
 //! The conversation with the store: one call at a time, in which settlements and the next reserve
 //! share a round trip. What comes up while a call is under way makes the next one's batch.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use tokio::{
     select,
@@ -22,6 +22,9 @@ use crate::{
 
 /// Settlements that may wait while settling fails, before reserving stops too.
 const MOST_WAITING: usize = 256;
+/// Settlements that wait for the next reserve to ride with, where one is due soon: how long, and how many.
+/// Sent alone they cost a call and a commit each time, and the reserve has to wait for it.
+const RIDES: (Duration, usize) = (Duration::from_millis(5), 256);
 
 /// The conversation.
 pub(crate) struct Exchange {
@@ -31,6 +34,8 @@ pub(crate) struct Exchange {
     settle: Retry,
     reserve: Retry,
     drains: bool,
+    /// Since when settlements wait for a reserve.
+    riding: Option<Instant>,
 }
 
 impl Exchange {
@@ -42,7 +47,7 @@ impl Exchange {
         let reserver = Reserver::new(shared.clone(), drains)?;
         let settler = Settler::new(shared.clone());
         let (settle, reserve) = (Retry::new(), Retry::new());
-        Ok(Self { shared, reserver, settler, settle, reserve, drains })
+        Ok(Self { shared, reserver, settler, settle, reserve, drains, riding: None })
     }
 
     /// Talks until dropped.
@@ -60,7 +65,8 @@ impl Exchange {
     /// One round trip, if there is anything to say.
     async fn once(&mut self) -> bool {
         let now = Instant::now();
-        let batch = if now >= self.settle.at { self.settler.batch() } else { Vec::new() };
+        let waits = now < self.settle.at || self.rides(now);
+        let batch = if waits { Vec::new() } else { self.settler.batch() };
         let waiting = self.shared.settlements.borrow().len();
         let may_ask = now >= self.reserve.at
             && (self.settle.failures == 0 || waiting + batch.len() < MOST_WAITING)
@@ -79,6 +85,17 @@ impl Exchange {
             (false, Some(ask)) => self.both(batch, ask).await,
         }
         true
+    }
+
+    /// Do settlements wait for the next reserve?
+    fn rides(&mut self, now: Instant) -> bool {
+        let waiting = self.shared.settlements.borrow().len();
+        let healthy = self.settle.failures + self.reserve.failures == 0;
+        if !healthy || waiting == 0 || waiting >= RIDES.1 || !self.reserver.asks_soon(now) {
+            self.riding = None;
+            return false;
+        }
+        now < *self.riding.get_or_insert(now) + RIDES.0
     }
 
     async fn settle(&mut self, batch: Vec<Pending>) {
@@ -135,7 +152,7 @@ impl Exchange {
     async fn wait(&mut self) {
         let mut until = Instant::now() + POLL.1;
         if !self.shared.settlements.borrow().is_empty() {
-            until = until.min(self.settle.at);
+            until = until.min(self.riding.map_or(self.settle.at, |since| since + RIDES.0));
         }
         if let Some(at) = self.reserver.next_at() {
             until = until.min(at.max(self.reserve.at));

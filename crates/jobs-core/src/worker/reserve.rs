@@ -209,6 +209,15 @@ impl Reserver {
         free && !self.shared.stop.is_cancelled() && !table.is_closed(Instant::now())
     }
 
+    /// Does a reserve wait only for quick jobs, in the slots or held ahead?
+    pub fn asks_soon(&self, now: Instant) -> bool {
+        let table = self.shared.table.borrow();
+        let (all, target) =
+            (self.shared.config.concurrency, table.ahead(self.shared.config.concurrency, now));
+        let waits = table.slots.len() >= all || table.line.len() > target / 2;
+        !self.shared.stop.is_cancelled() && target > 0 && waits
+    }
+
     /// Is there nothing to do, held or due, as far as the store showed since the last job ended?
     /// A stuck handler's slot is not waited for; where all are stuck, nothing more can be done.
     /// A job whose lease was lost here is waited for until it is somebody's again.
