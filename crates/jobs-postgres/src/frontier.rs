@@ -2,10 +2,16 @@
 //!
 //! A reserve asks for jobs from these places on, so it never walks over what was taken before it: dead
 //! entries of an index that a long snapshot keeps from being vacuumed cost it nothing. What lies before
-//! a place, because it was committed late or put back by another handle, is found by the next look at
-//! all lines, a fifth of a second later while anybody reserves, or at once when the known lines do not
-//! fill the wish. With thousands of lines a look takes long and is made less often, so what no wake-up
-//! tells of is found later than that. What this handle puts in line itself lowers the place, so it is seen at once.
+//! a place, because it was committed late or put back by another handle, is found by the next look, a
+//! fifth of a second later while anybody reserves. What this handle puts in line itself lowers the
+//! place, so it is seen at once.
+//!
+//! Such a look reads the dead entries before each line's head. Where that takes longer than [`LONG`], it is
+//! made less often, and those between step over the known lines: what is new is found as soon as ever,
+//! and only what lies before a known place is found later.
+//!
+//! A look goes from line to line, at most [`LOOK_MOST`] of them, and the next goes on where it ended: its
+//! cost is bounded, and of more lines each is looked at once in as many looks as it takes to get around.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -17,24 +23,23 @@ use uuid::Uuid;
 
 /// How old a look may be. With the call that looks again it is within the 250 ms of R6.
 const LOOK: Duration = Duration::from_millis(200);
-/// A look that took longer than this is made less often: it shall not cost more than a tenth of the
-/// time.
+/// A look at all that takes longer is made less often: it shall not cost more than a tenth of the time.
 const LONG: Duration = Duration::from_millis(20);
+/// The most lines of one look: a seek of an index each.
+pub(crate) const LOOK_MOST: usize = 500;
 /// Lines that are sent all, however few jobs are wanted.
 const FEW: usize = 32;
 
-/// One name of one tenant, suspect or not, of one priority: its jobs in the order of (due, id).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// One name of one tenant, suspect or not: its jobs in the order of [`Place`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Line {
     pub name: String,
     pub suspect: bool,
     pub tenant: String,
-    /// The negated priority.
-    pub rank: i16,
 }
 
-/// A place in a line: due, then id.
-pub(crate) type Place = (i64, Uuid);
+/// A place in a line: the negated priority, due, id.
+pub(crate) type Place = (i16, i64, Uuid);
 
 #[derive(Clone, Copy, Debug)]
 struct From {
@@ -44,24 +49,33 @@ struct From {
     /// The lane's finish and last visit there as last read: no later than they are.
     finish: i64,
     visited: i64,
+    /// It had no job when last read.
+    empty: bool,
 }
 
-/// The last look at all lines of a name.
-#[derive(Clone, Copy, Debug)]
+/// The last look at the lines of some names.
+#[derive(Clone, Debug)]
 struct Look {
     at: Instant,
-    /// How long it took.
-    took: Duration,
+    /// The last one at all lines, known ones too, and how long it took.
+    all: (Instant, Duration),
+    /// Where the next one goes on.
+    after: Line,
+    /// All lines were looked at once.
+    whole: bool,
     /// Every job that was due before is in line.
     since: i64,
     /// When this handle last scheduled a job.
     noted: u64,
+    /// The tenant after which a crowd that came due at once goes on.
+    crowd_after: String,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     lines: BTreeMap<Line, From>,
-    looked: HashMap<String, Look>,
+    /// By the names that a reserve asks for.
+    looks: HashMap<Vec<String>, Look>,
     /// By name, its virtual now as last read.
     nows: HashMap<String, i64>,
 }
@@ -80,9 +94,13 @@ pub(crate) struct Frontier(Mutex<Inner>);
 /// What a reserve asks with.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub look: bool,
+    /// Look for lines, on from this one.
+    pub look: Option<Line>,
+    /// Also at those that are known.
+    pub all: bool,
     /// No scheduled job is due before.
     pub due_since: i64,
+    pub crowd_after: String,
     pub lines: Vec<(Line, Place)>,
     /// Others are known, whose lanes come later.
     pub more: bool,
@@ -93,10 +111,12 @@ pub(crate) struct Asked {
 /// What a reserve answered about lines.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
-    pub looked: bool,
-    /// How long it took to look.
+    /// The look ended here for its bound; else it got around.
+    pub looked_to: Option<Line>,
+    /// How long it took.
     pub took: Duration,
     pub due_since: i64,
+    pub crowd_after: String,
     pub lines: Vec<Told>,
     /// Virtual nows of names.
     pub nows: Vec<(String, i64)>,
@@ -118,12 +138,16 @@ impl Known {
     /// The lines of the lanes that are next, by name the least lag and then longest without a visit,
     /// and whether there are others. Several times what one reserve visits: other handles may have
     /// visited some of them meanwhile.
-    fn next(&self, names: &[String], most: usize) -> (Vec<(Line, Place)>, bool) {
-        let of_names = |(line, _): &(&Line, &From)| names.binary_search(&line.name).is_ok();
+    ///
+    /// With `empty`, also those that had no job when last read.
+    fn next(&self, names: &[String], most: usize, empty: bool) -> (Vec<(Line, Place)>, bool) {
+        let of_names = |(line, from): &(&Line, &From)| {
+            (empty || !from.empty) && names.binary_search(&line.name).is_ok()
+        };
         let lines = || self.lines.iter().filter(of_names);
         let sent = |(line, from): (&Line, &From)| (line.clone(), from.place);
         let wanted = FEW + most / 2;
-        if self.lines.len() <= wanted {
+        if lines().nth(wanted).is_none() {
             return (lines().map(sent).collect(), false);
         }
         let mut by_name = HashMap::<&str, Vec<(i64, i64, &str)>>::new();
@@ -145,28 +169,33 @@ impl Known {
     }
 }
 
+impl Look {
+    /// One that got nowhere yet.
+    fn none(at: Instant) -> Self {
+        let (after, crowd_after) = (Line::default(), String::new());
+        Self { at, all: (at, LOOK), after, whole: false, since: 0, noted: 0, crowd_after }
+    }
+}
+
 impl Frontier {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing under this lock can panic half way, so a poisoned map is whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lines of `names` for a reserve of `most`, and whether it is time to look for all again.
+    /// The lines of `names` for a reserve of `most`, and whether it is time to look for more.
     pub fn ask(&self, queue: &str, names: &[String], most: usize) -> Asked {
-        let inner = self.lock();
+        let mut inner = self.lock();
         let (count, at) = (inner.count, Instant::now());
-        let look = Asked { look: true, due_since: 0, lines: Vec::new(), more: false, count, at };
-        let Some(known) = inner.queues.get(queue) else { return look };
-        let looks = names.iter().map(|name| known.looked.get(name));
-        let Some(looks) = looks.collect::<Option<Vec<_>>>() else { return look };
-        let old =
-            |look: &&Look| at - look.at >= if look.took > LONG { 10 * look.took } else { LOOK };
-        if looks.iter().any(old) {
-            return look;
-        }
-        let due_since = looks.iter().map(|look| look.since).min().unwrap_or_default();
-        let (lines, more) = known.next(names, most);
-        Asked { look: false, due_since, lines, more, count, at }
+        let known = inner.queues.entry(queue.to_owned()).or_default();
+        let look = known.looks.get(names).cloned().unwrap_or_else(|| Look::none(at));
+        let looks = !look.whole || at - look.at >= LOOK;
+        let (all_at, took) = look.all;
+        let all = !look.whole || at - all_at >= if took > LONG { 10 * took } else { LOOK };
+        let (lines, more) = known.next(names, most, looks && !all);
+        let (due_since, crowd_after) = (look.since, look.crowd_after);
+        let look = looks.then_some(look.after);
+        Asked { look, all, due_since, crowd_after, lines, more, count, at }
     }
 
     /// Takes note of what the reserve answered.
@@ -175,30 +204,31 @@ impl Frontier {
         inner.count += 1;
         let known = inner.queues.entry(queue.to_owned()).or_default();
         known.nows.extend(answered.nows);
-        let took = answered.took;
+        let look = known.looks.entry(names.to_vec()).or_insert_with(|| Look::none(asked.at));
+        let noted_since = look.noted > asked.count;
+        look.since =
+            if noted_since { look.since.min(answered.due_since) } else { answered.due_since };
+        look.crowd_after = answered.crowd_after;
         let mut charged = HashMap::new();
-        if answered.looked {
+        if let Some(after) = &asked.look {
+            let to = answered.looked_to;
+            look.at = asked.at;
+            if asked.all {
+                look.all = (asked.at, answered.took);
+            }
+            look.whole |= to.is_none();
+            look.after = to.clone().unwrap_or_default();
             known.lines.retain(|line, from| {
-                let stays = from.noted > asked.count || names.binary_search(&line.name).is_err();
+                let looked = line > after && to.as_ref().is_none_or(|to| line <= to);
+                let stays = !looked
+                    || !asked.all
+                    || from.noted > asked.count
+                    || names.binary_search(&line.name).is_err();
                 if !stays {
                     charged.insert(line.clone(), (from.finish, from.visited));
                 }
                 stays
             });
-        }
-        for name in names {
-            let since = answered.due_since;
-            match known.looked.get_mut(name) {
-                Some(look) if look.noted > asked.count => look.since = look.since.min(since),
-                Some(look) => look.since = since,
-                None if answered.looked => {
-                    known.looked.insert(name.clone(), Look { at: asked.at, took, since, noted: 0 });
-                }
-                None => {}
-            }
-            if let (true, Some(look)) = (answered.looked, known.looked.get_mut(name)) {
-                (look.at, look.took) = (asked.at, took);
-            }
         }
         for Told { line, place, some, charged: read } in answered.lines {
             match known.lines.get_mut(&line) {
@@ -207,45 +237,45 @@ impl Frontier {
                     if from.noted > asked.count {
                         // Somebody of this handle put a job there meanwhile.
                         from.place = from.place.min(place);
-                    } else if some {
-                        from.place = place;
                     } else {
-                        known.lines.remove(&line);
+                        (from.place, from.empty) = (place, !some);
                     }
                 }
-                None if some => {
+                None => {
                     let (finish, visited) =
                         read.or_else(|| charged.get(&line).copied()).unwrap_or_default();
-                    known.lines.insert(line, From { place, noted: 0, finish, visited });
+                    let from = From { place, noted: 0, finish, visited, empty: !some };
+                    known.lines.insert(line, from);
                 }
-                None => {}
             }
         }
     }
 
-    /// This handle put a job due at `due` in line.
-    pub fn note(&self, queue: &str, line: Line, due: i64) {
+    /// This handle put a job in line whose priority, negated, and due time are these.
+    pub fn note(&self, queue: &str, line: Line, (rank, due): (i16, i64)) {
         let mut inner = self.lock();
         inner.count += 1;
         let noted = inner.count;
         // A queue that nobody reserves from here is not known.
         let Some(known) = inner.queues.get_mut(queue) else { return };
-        if known.looked.contains_key(&line.name) {
-            let place = (due, Uuid::nil());
-            let from =
-                known.lines.entry(line).or_insert(From { place, noted, finish: 0, visited: 0 });
-            (from.place, from.noted) = (from.place.min(place), noted);
+        if known.looks.keys().any(|names| names.binary_search(&line.name).is_ok()) {
+            let place = (rank, due, Uuid::nil());
+            let new = From { place, noted, finish: 0, visited: 0, empty: false };
+            let from = known.lines.entry(line).or_insert(new);
+            (from.place, from.noted, from.empty) = (from.place.min(place), noted, false);
         }
     }
 
     /// This handle scheduled a job that is due at `due` or later.
-    pub fn note_due(&self, queue: &str, name: &str, due: i64) {
+    pub fn note_due(&self, queue: &str, name: &String, due: i64) {
         let mut inner = self.lock();
         inner.count += 1;
         let noted = inner.count;
-        let known = inner.queues.get_mut(queue);
-        if let Some(look) = known.and_then(|known| known.looked.get_mut(name)) {
-            *look = Look { since: look.since.min(due), noted, ..*look };
+        let Some(known) = inner.queues.get_mut(queue) else { return };
+        for (names, look) in &mut known.looks {
+            if names.binary_search(name).is_ok() {
+                (look.since, look.noted) = (look.since.min(due), noted);
+            }
         }
     }
 

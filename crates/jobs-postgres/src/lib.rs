@@ -17,10 +17,10 @@
 //! | promises | every law of the contract, all processes of one database together |
 //! | loses in a power cut | nothing that was answered, with the server's `synchronous_commit` on |
 //! | loses in a failover | what the standby had not received: nothing with synchronous replication; a claim issued again afterwards is refused to its old holder by the nonce |
-//! | freshness F | 0 for this handle's pushes and retries and after a wake-up, else 250 ms; with thousands of lanes with work ten times as long as a look at them takes |
+//! | freshness F | 0 for this handle's pushes and retries and after a wake-up, else 250 ms with up to 500 lines (a name of a tenant) with work, and 200 ms more for each 500 others; under a snapshot that somebody holds for long, for what is committed late or given back by another process, ten times as long as a look at all lines takes |
 //! | transactional | yes: [`Postgres::push_in`] |
 //! | store's clock | the server's `clock_timestamp()`, in whole milliseconds |
-//! | waits for others | a push waits 2 s for a key or id of an uncommitted transaction, then answers `Busy` |
+//! | waits for others | a push waits 2 s for a key or id of an uncommitted transaction, then answers `Busy`; a reserve waits 1 s for the turns of its queue, then answers no deliveries |
 //! | a dropped call | happened wholly or not at all; its connection is closed |
 //!
 //! | to know | open |

@@ -29,6 +29,7 @@ pub(crate) mod at {
     pub const FENCE: usize = 11;
     pub const ATTEMPT: usize = 12;
     pub const TIMEOUT: usize = 17;
+    pub const KEY: usize = 18;
 }
 
 /// The place, counted from 0, that an answer is for.
@@ -59,15 +60,14 @@ pub(crate) fn small(number: i32) -> u32 {
     u32::try_from(number).unwrap_or_default()
 }
 
-/// The line that an answer names, and when its job is due.
-pub(crate) fn line(row: &PgRow) -> Result<(Line, i64), Fault> {
+/// The line that an answer names, and its job's negated priority and due time.
+pub(crate) fn line(row: &PgRow) -> Result<(Line, (i16, i64)), Fault> {
     let line = Line {
         name: get(row, at::NAME)?,
         suspect: get(row, at::SUSPECT)?,
         tenant: get(row, at::TENANT)?,
-        rank: get(row, at::RANK)?,
     };
-    Ok((line, get(row, at::RUN_AT)?))
+    Ok((line, (get(row, at::RANK)?, get(row, at::RUN_AT)?)))
 }
 
 /// The job of columns from `at` on: queue, tenant, id, name, suspect, rank, run_at, fence, attempt,

@@ -1,9 +1,9 @@
 //! Push (P1–P7).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jobs_core::{
-    AuthorizedJob, Error, ErrorKind, JobId, Result,
+    AuthorizedJob, Error, ErrorKind, JobId, Result, State,
     driver::{distinct, scope_number, timeout_number},
     job::RunAt,
     queue::Pushed,
@@ -22,6 +22,9 @@ use crate::{
 
 /// Jobs of one statement.
 const CHUNK: usize = 1000;
+/// From so many jobs on, those without keys are stored in two halves at once, on two connections: the
+/// server then works on them with two cores. The lists they come in have no order among transactions.
+const HALVED: usize = 400;
 /// How often a push that meets the end of somebody's transaction is made.
 const TRIES: usize = 3;
 
@@ -75,7 +78,14 @@ async fn push(store: &Postgres, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
     let mut rest = jobs;
     while !rest.is_empty() {
         let (head, tail) = rest.split_at(distinct(rest));
-        answers.extend(store_all(store, head).await?);
+        if head.len() >= HALVED && head.iter().all(|job| job.key.is_none()) {
+            let (one, other) = head.split_at(head.len() / 2);
+            let (one, other) = tokio::join!(store_all(store, one), store_all(store, other));
+            answers.extend(one?);
+            answers.extend(other?);
+        } else {
+            answers.extend(store_all(store, head).await?);
+        }
         rest = tail;
     }
     Ok(answers)
@@ -129,24 +139,27 @@ pub(crate) fn read(rows: &[PgRow], count: usize) -> std::result::Result<Read, Fa
     Ok(read)
 }
 
-/// The lines that stored jobs are in now are known to this handle, and who watches is woken.
+/// The lines that these jobs are in now are known to this handle, and who watches is woken. One that
+/// was stored before may be behind a known place: its first push was given up before it was answered.
 pub(crate) fn published(store: &Postgres, jobs: &[&AuthorizedJob], read: &Read) {
-    let stored = jobs.iter().zip(&read.answers);
-    let stored = stored.filter(|(_, answer)| **answer == Some(Pushed::Stored));
-    let lines: BTreeSet<_> = stored
-        .map(|(job, _)| (job.queue.as_str(), job.name.as_str(), job.tenant.as_str(), -job.priority))
-        .collect();
-    let queues: BTreeSet<&str> = lines.iter().map(|line| line.0).collect();
-    for (queue, name, tenant, rank) in &lines {
-        let line = Line {
-            name: (*name).to_owned(),
-            suspect: false,
-            tenant: (*tenant).to_owned(),
-            rank: *rank,
+    let mut lines = BTreeMap::<_, (i16, i64)>::new();
+    for (job, answer) in jobs.iter().zip(&read.answers) {
+        let due = match answer {
+            Some(Pushed::Stored) => read.now,
+            Some(Pushed::Duplicate(State::Ready | State::Scheduled)) => 0,
+            _ => continue,
         };
+        // Of each line the job first in it.
+        let line = (job.queue.as_str(), &job.name, job.tenant.as_str());
+        let (first, since) = lines.entry(line).or_insert((i16::MAX, i64::MAX));
+        (*first, *since) = ((*first).min(-job.priority), (*since).min(due));
+    }
+    let queues: BTreeSet<&str> = lines.keys().map(|line| line.0).collect();
+    for ((queue, name, tenant), place) in lines {
+        let line = Line { name: name.clone(), suspect: false, tenant: tenant.to_owned() };
         // Due now or later: which, the store decided.
-        store.frontier.note_due(queue, name, read.now);
-        store.frontier.note(queue, line, read.now);
+        store.frontier.note_due(queue, name, place.1);
+        store.frontier.note(queue, line, place);
     }
     store.wake.tell(&store.db, queues.into_iter().map(str::to_owned));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobs_core::{
-    Claim, Result, Settled, Settlement,
+    Claim, Outcome, Result, Settled, Settlement,
     queue::{Delivery, Reserve, Reserved},
     time::delay_millis,
 };
@@ -15,19 +15,29 @@ use crate::{
     Postgres,
     db::{Args, get},
     error::Fault,
-    frontier::{Answered, Asked, Line, Told},
+    frontier::{Answered, Asked, LOOK_MOST, Line, Told},
     row::{self, at},
 };
 
 /// The longest that [`Reserved::next_due`] says.
 const HOUR: i64 = 3_600_000;
 
-const RESERVE: &str = "SELECT * FROM jobs.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-     $13, $14, $15, $16, $17)";
-const EXCHANGE: &str = "SELECT * FROM jobs.exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)";
+/// What a call that does both is called in an error.
+const BOTH: &str = "settle_and_reserve";
+/// From so many jobs on, settlements as done and a reserve are two calls at once, on two connections: the
+/// server then works on both with two cores. Fewer share one round trip and one commit. What is put back in
+/// line by a settlement has to be there for the reserve, so the others always share one.
+const APART: usize = 32;
 
-/// Settles, then reserves, in one call. None asked does no I/O.
+const RESERVE: &str = "SELECT * FROM jobs.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
+/// Two calls, not one function around both, which would copy each row once more. They are made in this
+/// order: what is ready again by the first is there for the second.
+const EXCHANGE: &str = "SELECT * FROM jobs.settle($23, $24, $25, $26, $27, $28, $29) UNION ALL \
+     SELECT * FROM jobs.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, \
+     $17, $18, $19, $20, $21, $22)";
+
+/// Settles, then reserves. None asked does no I/O.
 pub(crate) async fn all(
     store: &Postgres,
     settlements: &[Settlement],
@@ -36,22 +46,47 @@ pub(crate) async fn all(
     if request.most() == 0 {
         return Ok((settle::all(store, settlements).await?, Reserved::default()));
     }
+    let mut settled = vec![Settled::Lost; settlements.len()];
+    // One, unless a claim comes twice.
+    let mut parts = settle::parts(settlements);
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        settle::part(store, &part, &mut settled).await?;
+    }
+    let done = |(_, settlement): &settle::Placed<'_>| settlement.outcome == Outcome::Done;
+    if last.len().min(request.most()) >= APART && last.iter().all(done) {
+        let both =
+            tokio::join!(settle::part(store, &last, &mut settled), exchange(store, &[], request));
+        both.0?;
+        return Ok((settled, both.1?.1));
+    }
+    let (rows, reserved) = exchange(store, &last, request).await?;
+    if !last.is_empty() {
+        let read = settle::read(store, &rows, &last, &mut settled);
+        read.map_err(|fault| fault.into_error(BOTH))?;
+    }
+    Ok((settled, reserved))
+}
+
+/// Settles, where there is something, and reserves, in one statement.
+async fn exchange(
+    store: &Postgres,
+    settlements: &[settle::Placed<'_>],
+    request: &Reserve,
+) -> Result<(Vec<PgRow>, Reserved)> {
     let asked = store.frontier.ask(request.queue(), request.names(), request.most());
     let (operation, sql) = match settlements {
         [] => ("reserve", RESERVE),
-        _ => ("settle_and_reserve", EXCHANGE),
+        _ => (BOTH, EXCHANGE),
     };
     let rows = store.db.call(operation, sql, |args| {
-        if !settlements.is_empty() {
-            settle::bind(args, settlements)?;
-        }
-        bind(args, request, &asked)
+        bind(args, request, &asked)?;
+        if settlements.is_empty() { Ok(()) } else { settle::bind(args, settlements) }
     });
     let rows = rows.await?;
-    let settled = settle::read(store, &rows, settlements);
-    let settled = settled.map_err(|fault| fault.into_error(operation))?;
     let reserved = read(store, &rows, request, &asked);
-    Ok((settled, reserved.map_err(|fault| fault.into_error(operation))?))
+    let reserved = reserved.map_err(|fault| fault.into_error(operation))?;
+    Ok((rows, reserved))
 }
 
 fn bind(args: &mut Args, request: &Reserve, asked: &Asked) -> std::result::Result<(), Fault> {
@@ -64,16 +99,26 @@ fn bind(args: &mut Args, request: &Reserve, asked: &Asked) -> std::result::Resul
     args.add(delay_millis(request.leased_for().length()))?;
     args.add(request.nonce_of().0)?;
     args.add(request.worker())?;
-    args.add(asked.look)?;
+    args.add(match asked.look {
+        None => 0_i32,
+        Some(_) if !asked.all => 1,
+        Some(_) => 2,
+    })?;
+    let after = asked.look.clone().unwrap_or_default();
+    args.add(after.name)?;
+    args.add(after.suspect)?;
+    args.add(after.tenant)?;
+    args.add(number(LOOK_MOST))?;
     args.add(asked.due_since)?;
+    args.add(asked.crowd_after.as_str())?;
     args.add(asked.more)?;
     let lines = || asked.lines.iter();
     args.add(lines().map(|(line, _)| line.name.as_str()).collect::<Vec<_>>())?;
     args.add(lines().map(|(line, _)| line.suspect).collect::<Vec<_>>())?;
     args.add(lines().map(|(line, _)| line.tenant.as_str()).collect::<Vec<_>>())?;
-    args.add(lines().map(|(line, _)| line.rank).collect::<Vec<_>>())?;
     args.add(lines().map(|(_, place)| place.0).collect::<Vec<_>>())?;
-    args.add(lines().map(|(_, place)| place.1).collect::<Vec<_>>())
+    args.add(lines().map(|(_, place)| place.1).collect::<Vec<_>>())?;
+    args.add(lines().map(|(_, place)| place.2).collect::<Vec<_>>())
 }
 
 fn read(
@@ -92,8 +137,16 @@ fn read(
                 reserved.next_due = wait.map(|wait| Duration::from_millis(wait.unsigned_abs()));
                 let micros: Option<i32> = get(row, at::AT)?;
                 answered.took = Duration::from_micros(u64::from(row::small(micros.unwrap_or(0))));
-                answered.looked = get::<i16>(row, at::CODE)? > 0;
+                answered.looked_to = match get(row, at::NAME)? {
+                    None => None,
+                    Some(name) => Some(Line {
+                        name,
+                        suspect: get(row, at::SUSPECT)?,
+                        tenant: get(row, at::TENANT)?,
+                    }),
+                };
                 answered.due_since = get::<Option<i64>>(row, at::TIMEOUT)?.unwrap_or_default();
+                answered.crowd_after = get::<Option<String>>(row, at::KEY)?.unwrap_or_default();
                 repeated = false;
             }
             1 => match delivery(row, request) {
@@ -104,8 +157,8 @@ fn read(
                 }
             },
             2 => {
-                let (line, due): (Line, i64) = row::line(row)?;
-                let place = (due, get::<Uuid>(row, at::ID)?);
+                let (line, (rank, due)) = row::line(row)?;
+                let place = (rank, due, get::<Uuid>(row, at::ID)?);
                 let finish: Option<i64> = get(row, at::FENCE)?;
                 let charged = finish.zip(get::<Option<i64>>(row, at::TIMEOUT)?);
                 let some = get::<i16>(row, at::CODE)? > 0;

@@ -17,60 +17,113 @@ const SQL: &str = "SELECT * FROM jobs.settle($1, $2, $3, $4, $5, $6, $7)";
 
 /// Settles in order; inside one call the first for a claim wins.
 pub(crate) async fn all(store: &Postgres, settlements: &[Settlement]) -> Result<Vec<Settled>> {
-    if settlements.is_empty() {
-        return Ok(Vec::new());
+    let mut answers = vec![Settled::Lost; settlements.len()];
+    for placed in parts(settlements) {
+        part(store, &placed, &mut answers).await?;
     }
-    let rows = store.db.call("settle", SQL, |args| bind(args, settlements)).await?;
-    read(store, &rows, settlements).map_err(|fault| fault.into_error("settle"))
+    Ok(answers)
+}
+
+/// Settles one part.
+pub(super) async fn part(
+    store: &Postgres,
+    part: &[Placed<'_>],
+    answers: &mut [Settled],
+) -> Result<()> {
+    let rows = store.db.call("settle", SQL, |args| bind(args, part)).await?;
+    read(store, &rows, part, answers).map_err(|fault| fault.into_error("settle"))
+}
+
+/// A settlement and its place in the call.
+pub(super) type Placed<'s> = (usize, &'s Settlement);
+
+/// Settlements in the order of identity, in which rows are locked, no claim twice in a part: one part,
+/// unless a claim comes twice.
+pub(super) fn parts(settlements: &[Settlement]) -> Vec<Vec<Placed<'_>>> {
+    let mut rest: Vec<Placed<'_>> = settlements.iter().enumerate().collect();
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        rest.sort_by(|(_, one), (_, other)| {
+            let identity = |s: &Settlement| (s.claim.job.id, s.claim.fence, s.claim.nonce.0);
+            let tenants = || one.claim.job.tenant.cmp(&other.claim.job.tenant);
+            identity(one)
+                .0
+                .cmp(&identity(other).0)
+                .then_with(tenants)
+                .then_with(|| identity(one).cmp(&identity(other)))
+        });
+        let mut again = Vec::new();
+        let mut part: Vec<Placed<'_>> = Vec::with_capacity(rest.len());
+        for placed in rest {
+            match part.last() {
+                Some((_, last)) if last.claim == placed.1.claim => again.push(placed),
+                _ => part.push(placed),
+            }
+        }
+        parts.push(part);
+        rest = again;
+    }
+    parts
 }
 
 /// The settlements, column by column.
-pub(super) fn bind(args: &mut Args, settlements: &[Settlement]) -> std::result::Result<(), Fault> {
-    let claims = || settlements.iter().map(|settlement| &settlement.claim);
-    let outcomes = || settlements.iter().map(|settlement| &settlement.outcome);
+pub(super) fn bind(args: &mut Args, part: &[Placed<'_>]) -> std::result::Result<(), Fault> {
+    let claims = || part.iter().map(|(_, settlement)| &settlement.claim);
+    let outcomes = || part.iter().map(|(_, settlement)| &settlement.outcome);
     args.add(claims().map(|claim| row::plain(&claim.job.tenant)).collect::<Vec<_>>())?;
     args.add(claims().map(|claim| claim.job.id.0).collect::<Vec<_>>())?;
     args.add(claims().map(|claim| claim.fence).collect::<Vec<_>>())?;
     args.add(claims().map(|claim| claim.nonce.0).collect::<Vec<_>>())?;
     args.add(outcomes().map(|outcome| outcome.kind() as i16).collect::<Vec<_>>())?;
     args.add(outcomes().map(|outcome| outcome.delay().map(delay_millis)).collect::<Vec<_>>())?;
-    let cause = |outcome: &'_ jobs_core::Outcome| outcome.cause().map(|c| c.as_str().to_owned());
-    args.add(outcomes().map(cause).collect::<Vec<_>>())
+    args.add(outcomes().map(|outcome| outcome.cause().map(|c| c.as_str())).collect::<Vec<_>>())
 }
 
-/// The answers, which are of part 3. What is ready again is known to this handle, and who watches is
-/// woken.
+/// The answers, which are of part 3; what has none is done. What is ready again is known to this
+/// handle, and who watches is woken.
 pub(super) fn read(
     store: &Postgres,
     rows: &[PgRow],
-    settlements: &[Settlement],
-) -> std::result::Result<Vec<Settled>, Fault> {
-    let mut answers = vec![Settled::Lost; settlements.len()];
+    part: &[Placed<'_>],
+    answers: &mut [Settled],
+) -> std::result::Result<(), Fault> {
     let mut queues = BTreeSet::new();
+    let mut done = None;
+    part.iter().for_each(|(place, _)| answers[*place] = Settled::Applied(State::Done));
+    let mut told = 0;
     for row in rows {
-        if get::<i16>(row, at::PART)? != 3 {
-            continue;
+        match get::<i16>(row, at::PART)? {
+            3 => told += 1,
+            5 => {
+                done = usize::try_from(get::<i32>(row, at::AT)?).ok();
+                continue;
+            }
+            _ => continue,
         }
-        let (code, number): (i16, i16) = (get(row, at::CODE)?, get(row, at::STATE)?);
-        let answer = match code {
+        let answer = match get::<i16>(row, at::CODE)? {
+            0 => Settled::Lost,
             1 => {
-                let state = row::state(number)?;
+                let state = row::state(get(row, at::STATE)?)?;
                 if matches!(state, State::Ready | State::Scheduled) {
                     let queue: String = get(row, at::QUEUE)?;
                     let (line, due) = row::line(row)?;
                     match state {
                         State::Ready => store.frontier.note(&queue, line, due),
-                        _ => store.frontier.note_due(&queue, &line.name, due),
+                        _ => store.frontier.note_due(&queue, &line.name, due.1),
                     }
                     queues.insert(queue);
                 }
                 Settled::Applied(state)
             }
-            _ => Settled::AlreadyApplied(row::outcome(number)?),
+            _ => Settled::AlreadyApplied(row::outcome(get(row, at::STATE)?)?),
         };
-        let place = answers.get_mut(row::place(row)?);
+        let place = part.get(row::place(row)?).map(|(place, _)| *place);
+        let place = place.and_then(|place| answers.get_mut(place));
         *place.ok_or_else(|| Fault::Corrupt("an answer is for no settlement".into()))? = answer;
     }
     store.wake.tell(&store.db, queues);
-    Ok(answers)
+    match done.map(|done| done + told) {
+        Some(count) if count == part.len() => Ok(()),
+        _ => Err(Fault::Corrupt("a settlement has no answer".into())),
+    }
 }

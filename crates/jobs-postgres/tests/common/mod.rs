@@ -18,6 +18,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row, postgres::PgRow};
 use url::Url;
 
+pub mod buffers;
 pub mod isolation;
 pub mod schemas;
 
