@@ -39,7 +39,7 @@ CREATE INDEX body_lane ON jobs.body (queue, tenant, id);
 -- otherwise has no room beside the first one's (10 %).
 CREATE TABLE jobs.live (
   run_at int8 NOT NULL,
-  fence int8 NOT NULL DEFAULT 0 CHECK (fence < 4611686018427387904),
+  fence int8 NOT NULL DEFAULT 0,
   nonce int8 NOT NULL DEFAULT 0,
   id uuid NOT NULL,
   attempt int4 NOT NULL DEFAULT 0,
@@ -62,7 +62,9 @@ CREATE TABLE jobs.live (
   worker text COLLATE "C",
   verb text COLLATE "C",
   verb_by text COLLATE "C",
-  PRIMARY KEY (id, tenant) WITH (fillfactor = 45)
+  PRIMARY KEY (id, tenant) WITH (fillfactor = 45),
+  -- A row changed by hand must not stop everybody's queue: a reserve adds to both.
+  CHECK (fence < 4611686018427387904 AND attempt < 1073741824 AND rank BETWEEN -100 AND 100)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
   autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0,
   autovacuum_analyze_threshold = 20000);

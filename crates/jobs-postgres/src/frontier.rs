@@ -73,6 +73,8 @@ struct Look {
 
 #[derive(Debug, Default)]
 struct Known {
+    /// When this began to be known: what was asked before says nothing of it.
+    since: u64,
     lines: BTreeMap<Line, From>,
     /// By the names that a reserve asks for.
     looks: HashMap<Vec<String>, Look>,
@@ -187,8 +189,10 @@ impl Frontier {
     pub fn ask(&self, queue: &str, names: &[String], most: usize) -> Asked {
         let mut inner = self.lock();
         let (count, at) = (inner.count, Instant::now());
-        let known = inner.queues.entry(queue.to_owned()).or_default();
-        let look = known.looks.get(names).cloned().unwrap_or_else(|| Look::none(at));
+        let new = || Known { since: count, ..Known::default() };
+        let known = inner.queues.entry(queue.to_owned()).or_insert_with(new);
+        // From now on what this handle puts in line is noted.
+        let look = known.looks.entry(names.to_vec()).or_insert_with(|| Look::none(at)).clone();
         let looks = !look.whole || at - look.at >= LOOK;
         let (all_at, took) = look.all;
         let all = !look.whole || at - all_at >= if took > LONG { 10 * took } else { LOOK };
@@ -202,7 +206,11 @@ impl Frontier {
     pub fn answered(&self, queue: &str, names: &[String], asked: &Asked, answered: Answered) {
         let mut inner = self.lock();
         inner.count += 1;
-        let known = inner.queues.entry(queue.to_owned()).or_default();
+        // Forgotten meanwhile, it is looked for again: what woke may have come after this answer.
+        let Some(known) = inner.queues.get_mut(queue).filter(|known| known.since <= asked.count)
+        else {
+            return;
+        };
         known.nows.extend(answered.nows);
         let look = known.looks.entry(names.to_vec()).or_insert_with(|| Look::none(asked.at));
         let noted_since = look.noted > asked.count;
@@ -281,11 +289,94 @@ impl Frontier {
 
     /// Everything is looked for again, because anything may have changed.
     pub fn forget(&self) {
-        self.lock().queues.clear();
+        let mut inner = self.lock();
+        inner.count += 1;
+        inner.queues.clear();
     }
 
     /// The same for one queue.
     pub fn forget_queue(&self, queue: &str) {
-        self.lock().queues.remove(queue);
+        let mut inner = self.lock();
+        inner.count += 1;
+        inner.queues.remove(queue);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: (i16, i64) = (0, 7);
+
+    fn line(tenant: &str) -> Line {
+        Line { name: "n".to_owned(), suspect: false, tenant: tenant.to_owned() }
+    }
+
+    fn ask(frontier: &Frontier) -> Asked {
+        frontier.ask("q", &["n".to_owned()], 10)
+    }
+
+    fn answer(frontier: &Frontier, asked: &Asked, lines: &[(&str, bool)], to: Option<&str>) {
+        let told = |(tenant, some): &(&str, bool)| Told {
+            line: line(tenant),
+            place: (0, 9, Uuid::nil()),
+            some: *some,
+            charged: None,
+        };
+        let lines = lines.iter().map(told).collect();
+        let looked_to = to.map(line);
+        let answered = Answered { lines, looked_to, ..Answered::default() };
+        frontier.answered("q", &["n".to_owned()], asked, answered);
+    }
+
+    fn tenants(asked: &Asked) -> Vec<&str> {
+        asked.lines.iter().map(|(line, _)| &*line.tenant).collect()
+    }
+
+    #[test]
+    fn what_is_put_in_line_while_a_first_look_is_under_way_is_known() {
+        let frontier = Frontier::default();
+        let asked = ask(&frontier);
+        frontier.note("q", line("b"), AT);
+        answer(&frontier, &asked, &[("a", true)], None);
+        let asked = ask(&frontier);
+        assert_eq!((tenants(&asked), asked.look.clone()), (vec!["a", "b"], None));
+    }
+
+    #[test]
+    fn what_wakes_while_a_look_is_under_way_is_looked_for_again() {
+        let frontier = Frontier::default();
+        for forget in [Frontier::forget, |frontier: &Frontier| frontier.forget_queue("q")] {
+            answer(&frontier, &ask(&frontier), &[], None);
+            let asked = ask(&frontier);
+            assert!(asked.look.is_none());
+            forget(&frontier);
+            let asked = ask(&frontier);
+            assert!(asked.look.is_some());
+            forget(&frontier);
+            answer(&frontier, &asked, &[], None);
+            assert!(ask(&frontier).look.is_some());
+        }
+    }
+
+    #[test]
+    fn a_look_goes_on_where_it_ended_and_forgets_only_what_it_passed() {
+        let frontier = Frontier::default();
+        answer(&frontier, &ask(&frontier), &[("a", true), ("b", true)], Some("b"));
+        let asked = ask(&frontier);
+        assert_eq!(asked.look, Some(line("b")), "not yet around: at once, and on from there");
+        answer(&frontier, &asked, &[("c", true)], None);
+        let asked = ask(&frontier);
+        assert_eq!((tenants(&asked), asked.look.clone()), (vec!["a", "b", "c"], None));
+    }
+
+    #[test]
+    fn an_empty_line_is_kept_for_looks_that_step_over_it() {
+        let frontier = Frontier::default();
+        answer(&frontier, &ask(&frontier), &[("a", true), ("b", true)], None);
+        answer(&frontier, &ask(&frontier), &[("a", false), ("b", true)], None);
+        assert_eq!(tenants(&ask(&frontier)), ["b"]);
+        frontier.note("q", line("a"), AT);
+        assert_eq!(tenants(&ask(&frontier)), ["a", "b"]);
     }
 }

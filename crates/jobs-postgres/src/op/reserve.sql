@@ -84,8 +84,12 @@ BEGIN
     v_due := v_now;
   END IF;
   WHILE v_most > 0 LOOP
-    SELECT * INTO t
-    FROM jobs.turns(p_queue, v_lines, v_free > 0, v_several, v_scale * v_most / c_batch + 2);
+    IF v_several THEN
+      SELECT * INTO t FROM jobs.turns(p_queue, v_lines, v_free > 0, v_scale * v_most / c_batch + 2);
+    ELSE
+      SELECT array_agg(DISTINCT l.tenant) AS tenants INTO t FROM unnest(v_lines) AS l
+      WHERE l.has AND (v_free > 0 OR l.quick);
+    END IF;
     IF t.tenants IS NULL THEN
       -- Not filled by what was found: on to where the look ended.
       v_looks := v_looks + 1;

@@ -3,7 +3,7 @@
 -- `open`, has the lane work of the name, are by lane and name. Each turn is read from
 -- the index's end, over no older version.
 CREATE FUNCTION jobs.turns(
-  p_queue text, p_lines jobs.line[], p_slow bool, p_several bool, p_most int4,
+  p_queue text, p_lines jobs.line[], p_slow bool, p_most int4,
   OUT tenants text[], OUT weights int4[], OUT names text[], OUT nows int8[], OUT finish int8[],
   OUT visited int8[], OUT open bool[], OUT lanes int4
 ) LANGUAGE plpgsql
@@ -21,7 +21,7 @@ BEGIN
     FROM (SELECT DISTINCT l.name FROM unnest(p_lines) AS l WHERE l.has AND (p_slow OR l.quick)) s
     LEFT JOIN LATERAL (
       SELECT u.finish FROM jobs.turn u
-      WHERE p_several AND u.queue = p_queue AND u.name = s.name AND u.tenant = ''
+      WHERE u.queue = p_queue AND u.name = s.name AND u.tenant = ''
       ORDER BY u.finish DESC LIMIT 1) x ON true
   ), m AS (
     SELECT o.tenant, n.name, coalesce(x.finish, 0) AS finish, coalesce(x.visited, 0) AS visited,
@@ -29,7 +29,7 @@ BEGIN
     FROM o CROSS JOIN n
     LEFT JOIN LATERAL (
       SELECT u.finish, u.visited FROM jobs.turn u
-      WHERE p_several AND u.queue = p_queue AND u.name = n.name AND u.tenant = o.tenant
+      WHERE u.queue = p_queue AND u.name = n.name AND u.tenant = o.tenant
       ORDER BY u.finish DESC LIMIT 1) x ON true
   ), d AS (
     -- No join of lanes with lanes: that would be the square of them.
