@@ -12,7 +12,7 @@ mod common;
 use common::{
     Test,
     buffers::{Look, of_reserve},
-    connect, drop_schema, rows, store, unique,
+    connect, drop_schema, rows, size, store, unique,
 };
 
 const TESTS: &[Test] = tests![a_reserve_reads_no_more];
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     common::run(&[common::URL], TESTS)
 }
 
-/// Pushed, delivered and settled as done while it is open; the statements of one job of them.
+/// Pushed, delivered and settled as done while it is open; with JOBS_TEST_TIMES=10 it is 200,000.
 const CHURN: usize = 20_000;
 
 /// Such a job pushed, taken and done, so many times.
@@ -71,10 +71,10 @@ async fn a_reserve_reads_no_more() {
     let mut open = connect().await;
     open.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await.expect("the server answers");
     sqlx::query("SELECT count(*) FROM pg_class").fetch_one(&mut open).await.expect("a snapshot");
-    churn(&store, CHURN).await;
+    churn(&store, size(CHURN)).await;
     let after = read().await;
     open.execute("COMMIT").await.expect("the server answers");
-    println!("buffers before {before:?}, after {CHURN} jobs {after:?}");
+    println!("buffers before {before:?}, after the churn {after:?}");
     for (at, (before, after)) in before.iter().zip(&after).take(4).enumerate() {
         assert!(*after <= before * 3 / 2 + 32, "reserve {at}: {before} buffers, then {after}");
     }

@@ -33,6 +33,12 @@ pub fn variable(name: &str) -> Result<String, String> {
     std::env::var(name).map_err(|_| why)
 }
 
+/// Of how many jobs a test of sizes is: so many times its normal number, for the long forms.
+pub fn size(normal: usize) -> usize {
+    let times = std::env::var("JOBS_TEST_TIMES").ok();
+    normal * times.map_or(1, |times| times.parse::<usize>().expect("JOBS_TEST_TIMES is a number"))
+}
+
 /// The server's URL, in a test that runs only where there is one.
 pub fn url() -> String {
     variable(URL).expect("the runner asked for it")
