@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::servers::{Ready, postgres};
+use crate::servers::{Ready, mongo, postgres};
 
 /// A store that has a driver in this workspace.
 pub struct Store {
@@ -37,6 +37,13 @@ pub const STORES: &[Store] = &[
         ready: postgres::ready,
         url: |ready, _folder, run| postgres::database(ready, run),
         forget: postgres::forget,
+    },
+    Store {
+        name: "mongo",
+        package: "jobs-mongo",
+        ready: mongo::ready,
+        url: |ready, _folder, run| mongo::database(ready, run),
+        forget: mongo::forget,
     },
 ];
 

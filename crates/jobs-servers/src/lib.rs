@@ -24,16 +24,18 @@
 //! | how a server is started, and known to be ready | `process.rs` |
 //! | how it ends with whoever started it | `leash.rs` |
 //! | how one is found, as whom it runs, how one is installed | `machine.rs`, `install.rs` |
-//! | one kind of server | `postgres.rs`, `pgbouncer.rs` |
+//! | one kind of server | `postgres.rs`, `pgbouncer.rs`, `mongo.rs` |
 
 mod install;
 pub mod leash;
 mod machine;
+mod mongo;
 mod pgbouncer;
 mod postgres;
 mod process;
 
 pub use install::install;
+pub use mongo::{PrivateMongo, drop_database};
 pub use pgbouncer::PrivatePgbouncer;
 pub use postgres::{PrivatePostgres, psql};
 

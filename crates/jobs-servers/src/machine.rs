@@ -30,6 +30,11 @@ pub fn folder_of(programs: &[&str], others: impl IntoIterator<Item = PathBuf>) -
 pub struct User(Option<(u32, u32)>);
 
 impl User {
+    /// Oneself, for a server that runs as root, too.
+    pub fn oneself() -> Self {
+        Self(None)
+    }
+
     /// Oneself; as root, the user of this name, because the servers refuse to run as root.
     pub fn unprivileged(name: &str) -> Result<Self> {
         if !geteuid().is_root() {

@@ -6,6 +6,7 @@
 //! sentence that says what is missing and how to get it. How a private server is started, and that
 //! it ends with this process, is `crates/jobs-servers`.
 
+pub mod mongo;
 pub mod postgres;
 
 use std::{any::Any, io::Write, process::ExitCode};
@@ -28,7 +29,10 @@ pub struct Ready {
 }
 
 /// Every kind.
-pub const SERVERS: &[Server] = &[Server { name: "postgres", ready: postgres::ready }];
+pub const SERVERS: &[Server] = &[
+    Server { name: "postgres", ready: postgres::ready },
+    Server { name: "mongo", ready: mongo::ready },
+];
 
 /// Their names.
 pub fn names() -> impl Iterator<Item = &'static str> {

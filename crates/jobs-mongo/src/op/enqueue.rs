@@ -1,0 +1,234 @@
+//! Push (P1–P7): one `insert`. A duplicate is told by the index that refuses it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use jobs_core::{
+    AuthorizedJob, ErrorKind, Result, driver::distinct, queue::Pushed,
+};
+use mongodb::bson::{Document, RawArrayBuf, doc, rawdoc};
+
+use crate::{
+    Mongo,
+    error::{EXPIRED, Fault},
+    frontier::Line,
+    row::{self, held, id, int, text, token},
+};
+
+/// Jobs of one statement.
+const CHUNK: usize = 1000;
+/// Most bytes of one statement's payloads: a message may have 48 MB.
+const BYTES: usize = 16 * 1024 * 1024;
+/// How often a push that meets the end of somebody's transaction is made.
+const TRIES: usize = 3;
+
+/// Pushes, a lone one together with those that come meanwhile. One with a key is a statement of its
+/// own: it may wait for somebody's transaction.
+pub(crate) async fn all(store: &Mongo, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
+    match jobs {
+        [] => Vec::new(),
+        [job] if job.key.is_none() => {
+            let push = |jobs: Vec<AuthorizedJob>| async move { shared(store, &jobs).await };
+            vec![store.sharing().call(job.clone(), push).await]
+        }
+        jobs => {
+            let mut answers = Vec::with_capacity(jobs.len());
+            let mut rest = jobs;
+            while !rest.is_empty() {
+                let (chunk, tail) = rest.split_at(fits(rest));
+                match push(store, chunk).await {
+                    Ok(pushed) => answers.extend(pushed.into_iter().map(Ok)),
+                    Err(error) => answers.extend(chunk.iter().map(|_| Err(error.clone()))),
+                }
+                rest = tail;
+            }
+            answers
+        }
+    }
+}
+
+/// How many from the front go into one statement.
+fn fits(jobs: &[AuthorizedJob]) -> usize {
+    let mut bytes = 0;
+    let fitting = jobs.iter().take(CHUNK).take_while(|job| {
+        bytes += job.payload.as_str().len();
+        bytes <= BYTES
+    });
+    fitting.count().max(1)
+}
+
+/// Pushes of several callers: what one of them meets is not the others' (P7).
+async fn shared(store: &Mongo, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
+    let mut answers = Vec::with_capacity(jobs.len());
+    let mut rest = jobs;
+    while !rest.is_empty() {
+        let (chunk, tail) = rest.split_at(fits(rest));
+        answers.extend(together(store, chunk).await);
+        rest = tail;
+    }
+    answers
+}
+
+async fn together(store: &Mongo, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
+    let error = match push(store, jobs).await {
+        Ok(pushed) => return pushed.into_iter().map(Ok).collect(),
+        Err(error) => error,
+    };
+    let connection = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
+    if jobs.len() == 1 || connection {
+        return jobs.iter().map(|_| Err(error.clone())).collect();
+    }
+    let mut answers = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let pushed = push(store, std::slice::from_ref(job)).await;
+        answers.push(pushed.map(|pushed| pushed[0]));
+    }
+    answers
+}
+
+/// Stores jobs in order; the first of an id or key wins.
+async fn push(store: &Mongo, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
+    let push = async {
+        let mut answers = Vec::with_capacity(jobs.len());
+        let mut rest = jobs;
+        while !rest.is_empty() {
+            let (head, tail) = rest.split_at(distinct(rest));
+            answers.extend(store_all(store, head).await?);
+            rest = tail;
+        }
+        Ok(answers)
+    };
+    store.db.within("enqueue", push).await
+}
+
+async fn store_all(
+    store: &Mongo,
+    jobs: &[AuthorizedJob],
+) -> std::result::Result<Vec<Pushed>, Fault> {
+    let mut answers: Vec<Option<Pushed>> = vec![None; jobs.len()];
+    let token = token();
+    for _ in 0..TRIES {
+        let left: Vec<usize> = (0..jobs.len()).filter(|at| answers[*at].is_none()).collect();
+        if left.is_empty() {
+            break;
+        }
+        let asked: Vec<&AuthorizedJob> = left.iter().map(|at| &jobs[*at]).collect();
+        let answered = insert(store, &asked, token).await?;
+        for (at, answer) in left.iter().zip(answered) {
+            answers[*at] = answer;
+        }
+    }
+    let answers: Option<Vec<_>> = answers.into_iter().collect();
+    answers.ok_or_else(|| {
+        let what = "other transactions push and end the same job or key all the time: try again";
+        Fault::Broken(ErrorKind::Busy, what)
+    })
+}
+
+/// One statement; no answer where the holder of an id or key was gone when it was looked for.
+async fn insert(
+    store: &Mongo,
+    jobs: &[&AuthorizedJob],
+    token: i64,
+) -> std::result::Result<Vec<Option<Pushed>>, Fault> {
+    let db = &store.db;
+    let now = db.now().await?;
+    let mut documents = RawArrayBuf::new();
+    let mut lines = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let (document, line, due) = row::document(job, now, token)?;
+        documents.push(document);
+        lines.push((line, due));
+    }
+    let busy = i64::try_from(db.options.busy.as_millis()).unwrap_or(i64::MAX);
+    let command = rawdoc! {
+        "insert": db.name("jobs"),
+        "ordered": false,
+        // It waits for an open transaction that has the same id or key, and holds up nobody else.
+        "maxTimeMS": busy,
+        "documents": documents,
+    };
+    let written = match db.write(command).await {
+        Err(fault) if fault.code() == Some(EXPIRED) => {
+            let what = "another transaction holds the job's id or key: try again";
+            return Err(Fault::Broken(ErrorKind::Busy, what));
+        }
+        written => written?,
+    };
+    let mut answers = vec![Some(Pushed::Stored); jobs.len()];
+    if !written.duplicates.is_empty() {
+        let met: Vec<usize> = written.duplicates.iter().map(|(at, _)| *at).collect();
+        let asked: Vec<&AuthorizedJob> = met.iter().filter_map(|at| jobs.get(*at)).copied().collect();
+        let filter = clashes(&asked);
+        let rows = db.rows(doc! {
+            "find": db.name("jobs"), "filter": filter,
+            "projection": { "state": 1, "held": 1, "token": 1 },
+        });
+        let found = Stored::read(&rows.await?)?;
+        for (at, job) in met.iter().zip(&asked) {
+            answers[*at] = found.answer(job, Some(token));
+        }
+    }
+    published(store, lines.iter().zip(&answers).filter_map(|((line, due), answer)| {
+        (*answer == Some(Pushed::Stored)).then_some((line, *due))
+    }));
+    Ok(answers)
+}
+
+/// Whoever has the id or the key of one of these.
+pub(crate) fn clashes(jobs: &[&AuthorizedJob]) -> Document {
+    let ids: Vec<_> = jobs.iter().map(|job| id(&job.job_ref())).collect();
+    let keys = jobs.iter().filter_map(|job| Some(held(&job.tenant, &job.key.as_ref()?.text)));
+    let keys: Vec<_> = keys.collect();
+    if keys.is_empty() {
+        return doc! { "_id": { "$in": ids } };
+    }
+    doc! { "$or": [{ "_id": { "$in": ids } }, { "held": { "$in": keys } }] }
+}
+
+/// What is stored already.
+#[derive(Default)]
+pub(crate) struct Stored {
+    /// By id, the state and the mark of who stored it.
+    ids: HashMap<String, (jobs_core::State, Option<i64>)>,
+    /// By key, who holds it.
+    keys: HashMap<String, (jobs_core::JobId, jobs_core::State)>,
+}
+
+impl Stored {
+    pub fn read(rows: &[Document]) -> std::result::Result<Self, Fault> {
+        let mut stored = Self::default();
+        for found in rows {
+            let name = row::need(text(found, "_id"), "_id")?;
+            let state = row::state(found)?;
+            if let Some(key) = text(found, "held") {
+                stored.keys.insert(key, (row::job_ref(&name)?.id, state));
+            }
+            stored.ids.insert(name, (state, int(found, "token")));
+        }
+        Ok(stored)
+    }
+
+    /// A stored id beats a held key. A document with this call's own mark was stored by it, before a
+    /// reply was lost.
+    pub fn answer(&self, job: &AuthorizedJob, token: Option<i64>) -> Option<Pushed> {
+        if let Some((state, by)) = self.ids.get(&id(&job.job_ref())) {
+            let own = by.is_some() && *by == token;
+            return Some(if own { Pushed::Stored } else { Pushed::Duplicate(*state) });
+        }
+        let key = job.key.as_ref()?;
+        let (id, state) = self.keys.get(&held(&job.tenant, &key.text))?;
+        Some(Pushed::KeyHeld(*id, *state))
+    }
+}
+
+/// The lines that stored jobs are in now are known to this handle, and who watches is woken.
+pub(crate) fn published<'l>(store: &Mongo, lines: impl Iterator<Item = (&'l Line, i64)>) {
+    let mut firsts = HashMap::<&Line, i64>::new();
+    for (line, due) in lines {
+        let first = firsts.entry(line).or_insert(due);
+        *first = due.min(*first);
+    }
+    let queues: BTreeSet<_> = firsts.keys().map(|line| line.queue.clone()).collect();
+    store.frontier.note(firsts);
+    store.wake.tell(&store.db, queues);
+}

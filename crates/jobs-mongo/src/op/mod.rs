@@ -1,0 +1,18 @@
+//! One file for each verb, with its statements.
+
+pub(crate) mod announce;
+pub(crate) mod cancel;
+pub(crate) mod check;
+pub(crate) mod counts;
+pub(crate) mod delete;
+pub(crate) mod enqueue;
+pub(crate) mod get;
+pub(crate) mod list;
+mod pick;
+pub(crate) mod renew;
+pub(crate) mod reserve;
+pub(crate) mod retry;
+pub(crate) mod set_lane;
+pub(crate) mod settle;
+pub(crate) mod sweep;
+pub(crate) mod workers;
