@@ -108,7 +108,9 @@ fn of_kind(kind: &Kind) -> (ErrorKind, &'static str) {
             (ErrorKind::Refused, "the server refuses this user or password")
         }
         Kind::InvalidTlsConfig { .. } => (ErrorKind::Refused, "TLS could not be agreed on"),
-        Kind::InvalidArgument { .. } => (ErrorKind::Refused, "a value is not what the server takes"),
+        Kind::InvalidArgument { .. } => {
+            (ErrorKind::Refused, "a value is not what the server takes")
+        }
         Kind::IncompatibleServer { .. } => {
             (ErrorKind::Unsafe, "the server's version does not fit: upgrade it")
         }

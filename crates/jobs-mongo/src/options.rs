@@ -41,7 +41,8 @@ impl Options {
     /// # Errors
     /// Refused: no such URL. Unavailable: no answer to the look-up.
     pub async fn new(url: &str) -> Result<Self> {
-        let what = "the URL cannot be read: write mongodb://user:password@host/database?replicaSet=name";
+        let what =
+            "the URL cannot be read: write mongodb://user:password@host/database?replicaSet=name";
         let parsed = ClientOptions::parse(url).await.map_err(|error| {
             let passing = matches!(*error.kind, mongodb::error::ErrorKind::DnsResolve { .. });
             let kind = if passing { ErrorKind::Unavailable } else { ErrorKind::Refused };
@@ -102,7 +103,8 @@ impl Options {
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         let fits = (1..=MAX_PREFIX).contains(&prefix.len()) && prefix.chars().all(plain);
         if !fits || prefix.starts_with("system.") || prefix.starts_with('.') {
-            let what = "a prefix has 1 to 64 letters, digits, _, - and ., and does not begin with system.";
+            let what =
+                "a prefix has 1 to 64 letters, digits, _, - and ., and does not begin with system.";
             return Err(Error::new(ErrorKind::Refused, "connect", what));
         }
         Ok(Self { prefix: prefix.to_owned(), ..self })

@@ -125,10 +125,7 @@ impl Mongo {
 }
 
 /// One that is there since the look is not touched, and counted as not inserted.
-fn upsert(
-    job: &AuthorizedJob,
-    document: RawDocumentBuf,
-) -> std::result::Result<Document, Fault> {
+fn upsert(job: &AuthorizedJob, document: RawDocumentBuf) -> std::result::Result<Document, Fault> {
     let mut document = Document::try_from(document).map_err(mongodb::error::Error::from)?;
     let filter = match &job.key {
         Some(key) => {

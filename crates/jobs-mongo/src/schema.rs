@@ -58,9 +58,13 @@ fn indexes() -> Vec<(&'static str, Vec<Document>)> {
         index("cold_tenant", doc! { "cold": 1, "tenant": 1, "_id": 1 }, there("cold")),
         index("cold_lane", doc! { "cold": 1, "tenant": 1, "queue": 1, "_id": 1 }, there("cold")),
         // History by age, and what is left of it.
-        index("done", doc! { "state": 1, "queue": 1, "ended_at": 1 }, doc! {
-            "state": 4_i32, "ended_at": { "$exists": true },
-        }),
+        index(
+            "done",
+            doc! { "state": 1, "queue": 1, "ended_at": 1 },
+            doc! {
+                "state": 4_i32, "ended_at": { "$exists": true },
+            },
+        ),
         index("gone", doc! { "gone": 1 }, there("gone")),
         index("stub", doc! { "stub": 1 }, there("stub")),
     ];

@@ -73,7 +73,14 @@ impl Turns {
     }
 
     /// Charges a visit to a lane of this lag at the contested names.
-    pub fn charge(&mut self, tenant: &str, contested: &[&str], lag: i64, taken: usize, weight: u32) {
+    pub fn charge(
+        &mut self,
+        tenant: &str,
+        contested: &[&str],
+        lag: i64,
+        taken: usize,
+        weight: u32,
+    ) {
         self.visits += 1;
         let cost = |taken: usize| taken as i64 * UNIT / i64::from(weight.max(1));
         for name in contested {

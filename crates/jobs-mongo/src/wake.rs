@@ -1,6 +1,6 @@
 //! Wake-ups (N1): at once inside a handle, by a change stream across handles and processes.
 //!
-//! A push counts up one small document of its queue, every 50 ms at most and outside of everybody's
+//! A push counts up one small document of its handle and queue, every 50 ms at most and outside of everybody's
 //! transaction; each process watches that one collection by one stream, because every stream reads
 //! the whole of the set's log. An event comes once a majority has the write. After a gap the stream is
 //! opened again, and everybody who watches is woken once.
@@ -13,10 +13,7 @@ use std::{
 
 use futures::StreamExt;
 use jobs_core::wake::{Bell, Watch};
-use mongodb::{
-    bson::{Document, doc},
-    options::FullDocumentType,
-};
+use mongodb::bson::{Document, doc};
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -106,9 +103,10 @@ impl Wake {
             outbox.sending = false;
             std::mem::take(&mut outbox.queues)
         };
+        // A document of the handle's own: what another counted up in the meantime hides nothing.
         let note = |queue: &String| {
-            let count = doc! { "$inc": { "count": 1_i64 }, "$set": { "by": &self.own } };
-            doc! { "q": { "_id": queue }, "u": count, "upsert": true }
+            let count = doc! { "$inc": { "count": 1_i64 }, "$currentDate": { "at": true } };
+            doc! { "q": { "_id": format!("{queue}/{}", self.own) }, "u": count, "upsert": true }
         };
         let updates: Vec<Document> = queues.iter().map(note).collect();
         let update = doc! { "update": db.name("wake"), "updates": updates, "ordered": false };
@@ -173,7 +171,8 @@ async fn listen(wake: Arc<Wake>, db: Arc<Db>, frontier: Arc<Frontier>, ready: wa
     loop {
         let heard = async {
             let notes = db.database()?.collection::<Document>(&db.name("wake"));
-            let stream = notes.watch().full_document(FullDocumentType::UpdateLookup);
+            let pushed = doc! { "$match": { "operationType": { "$ne": "delete" } } };
+            let stream = notes.watch().pipeline([pushed]);
             let stream = timeout(PATIENCE, async { stream.await }).await;
             let mut stream = stream.map_err(|_| crate::error::LATE)??;
             wait = AGAIN.0;
@@ -185,13 +184,13 @@ async fn listen(wake: Arc<Wake>, db: Arc<Db>, frontier: Arc<Frontier>, ready: wa
             // The crate opens it again where it broke, after the last event that it had.
             while let Some(event) = stream.next().await {
                 let event = event?;
-                if event.full_document.is_some_and(|note| text(&note, "by").as_ref() == Some(&wake.own)) {
+                let key = event.document_key.as_ref().and_then(|key| text(key, "_id"));
+                let Some((queue, by)) = key.as_deref().and_then(|key| key.split_once('/')) else {
                     continue;
-                }
-                let key = event.document_key.as_ref();
-                if let Some(queue) = key.and_then(|key| text(key, "_id")) {
-                    frontier.forget_queue(&queue);
-                    wake.bell.ring(&queue);
+                };
+                if by != wake.own {
+                    frontier.forget_queue(queue);
+                    wake.bell.ring(queue);
                 }
             }
             Ok::<_, Fault>(())

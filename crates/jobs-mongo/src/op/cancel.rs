@@ -83,7 +83,8 @@ fn statements_of(permit: &Permit<Cancel>, job: &JobRef, token: i64) -> Vec<Docum
         end.insert(field, "$$REMOVE");
     }
     end.extend(did(permit, token));
-    let at_once = doc! { "q": of(Bson::Document(doc! { "$in": waits.to_vec() })), "u": [{ "$set": end }] };
+    let at_once =
+        doc! { "q": of(Bson::Document(doc! { "$in": waits.to_vec() })), "u": [{ "$set": end }] };
 
     let [first, second] = lose(doc! { "$literal": State::Cancelled as i32 });
     let mut last = did(permit, token);

@@ -9,13 +9,11 @@ use jobs_core::{
     Permit, Result,
     permit::Read,
     time::from_millis,
-    view::{
-        COUNTED, COUNTED_LANES, COUNTED_MINUTES, Count, Counts, LaneCounts, Lanes, Minute,
-    },
+    view::{COUNTED, COUNTED_LANES, COUNTED_MINUTES, Count, Counts, LaneCounts, Lanes, Minute},
 };
 use mongodb::bson::{Bson, Document, Timestamp, doc};
 
-use super::{reserve::walk, sweep::over};
+use super::{survey::walk, sweep::over};
 use crate::{
     Mongo,
     error::Fault,

@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use jobs_core::{
-    AuthorizedJob, ErrorKind, Result, driver::distinct, queue::Pushed,
-};
+use jobs_core::{AuthorizedJob, ErrorKind, Result, driver::distinct, queue::Pushed};
 use mongodb::bson::{Document, RawArrayBuf, doc, rawdoc};
 
 use crate::{
@@ -157,7 +155,8 @@ async fn insert(
     let mut answers = vec![Some(Pushed::Stored); jobs.len()];
     if !written.duplicates.is_empty() {
         let met: Vec<usize> = written.duplicates.iter().map(|(at, _)| *at).collect();
-        let asked: Vec<&AuthorizedJob> = met.iter().filter_map(|at| jobs.get(*at)).copied().collect();
+        let asked: Vec<&AuthorizedJob> =
+            met.iter().filter_map(|at| jobs.get(*at)).copied().collect();
         let filter = clashes(&asked);
         let rows = db.rows(doc! {
             "find": db.name("jobs"), "filter": filter,
@@ -168,9 +167,12 @@ async fn insert(
             answers[*at] = found.answer(job, Some(token));
         }
     }
-    published(store, lines.iter().zip(&answers).filter_map(|((line, due), answer)| {
-        (*answer == Some(Pushed::Stored)).then_some((line, *due))
-    }));
+    published(
+        store,
+        lines.iter().zip(&answers).filter_map(|((line, due), answer)| {
+            (*answer == Some(Pushed::Stored)).then_some((line, *due))
+        }),
+    );
     Ok(answers)
 }
 

@@ -114,23 +114,29 @@ async fn index(
         }
         Some(state @ (State::Scheduled | State::Parked | State::Cancelled)) => {
             filter.insert("cold", state as i32);
-            (filter, Some(match (tenant, queue) {
-                (None, None) => "cold",
-                (None, Some(_)) => "cold_queue",
-                (Some(_), None) => "cold_tenant",
-                (Some(_), Some(_)) => "cold_lane",
-            }))
+            (
+                filter,
+                Some(match (tenant, queue) {
+                    (None, None) => "cold",
+                    (None, Some(_)) => "cold_queue",
+                    (Some(_), None) => "cold_tenant",
+                    (Some(_), Some(_)) => "cold_lane",
+                }),
+            )
         }
         Some(State::Ready) if is_short(store, queue).await? => {
             filter.insert("line", in_line(queue));
             (filter, Some("line"))
         }
-        Some(State::Ready | State::Done) | None => (filter, Some(match (tenant, queue) {
-            (None, None) => "_id_",
-            (None, Some(_)) => "queue",
-            (Some(_), None) => "tenant",
-            (Some(_), Some(_)) => "lane",
-        })),
+        Some(State::Ready | State::Done) | None => (
+            filter,
+            Some(match (tenant, queue) {
+                (None, None) => "_id_",
+                (None, Some(_)) => "queue",
+                (Some(_), None) => "tenant",
+                (Some(_), Some(_)) => "lane",
+            }),
+        ),
     })
 }
 
@@ -158,7 +164,8 @@ async fn is_short(store: &Mongo, queue: Option<&str>) -> std::result::Result<boo
 fn matches(list: &List, row: &Document) -> bool {
     let text = |field| row.get_str(field).ok();
     let state = list.state.map(|state| state as i64);
-    let cause = |wanted: &String| text("cause").is_some_and(|cause| cause.contains(wanted.as_str()));
+    let cause =
+        |wanted: &String| text("cause").is_some_and(|cause| cause.contains(wanted.as_str()));
     !row.contains_key("stub")
         && state.is_none_or(|state| int(row, "state") == Some(state))
         && list.name.as_deref().is_none_or(|name| text("name") == Some(name))

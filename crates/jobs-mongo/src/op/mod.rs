@@ -3,6 +3,7 @@
 pub(crate) mod announce;
 pub(crate) mod cancel;
 pub(crate) mod check;
+mod claim;
 pub(crate) mod counts;
 pub(crate) mod delete;
 pub(crate) mod enqueue;
@@ -14,5 +15,6 @@ pub(crate) mod reserve;
 pub(crate) mod retry;
 pub(crate) mod set_lane;
 pub(crate) mod settle;
+mod survey;
 pub(crate) mod sweep;
 pub(crate) mod workers;

@@ -54,6 +54,9 @@ impl<'r> Wish<'r> {
     }
 }
 
+/// Lines read at once when more have to be.
+const READ_AHEAD: usize = 64;
+
 /// The lanes with admitted lines that are not paused, with these lines.
 type Lanes<'k> = BTreeMap<&'k str, Vec<&'k Line>>;
 
@@ -89,6 +92,65 @@ fn names<'l>(lines: &[&'l Line]) -> impl Iterator<Item = &'l str> {
     names.into_iter()
 }
 
+/// A lane on the way of a decision: its lines, and how far each is taken.
+struct Open<'k> {
+    tenant: &'k str,
+    lines: Vec<(&'k Line, usize)>,
+}
+
+impl<'k> Open<'k> {
+    /// The names of its lines that have work as far as is known: one that was not read is believed
+    /// to have some.
+    fn names(&self, read: &HashMap<Line, Read>, wish: &Wish) -> Vec<&'k str> {
+        let mut names = Vec::new();
+        for (line, at) in &self.lines {
+            let name = line.name.as_str();
+            if wish.may(line) && !is_over(read.get(*line), *at) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Its first job, or the lines that have to be read before that is known.
+    fn head(
+        &self,
+        read: &HashMap<Line, Read>,
+        wish: &Wish,
+    ) -> Result<Option<(usize, Head)>, BTreeSet<Line>> {
+        let mut least: Option<(usize, &Line, &Head)> = None;
+        let mut unread = Vec::new();
+        for (place, (line, at)) in self.lines.iter().enumerate() {
+            if !wish.may(line) {
+                continue;
+            }
+            match read.get(*line).map(|read| (read.heads.get(*at), read.more)) {
+                Some((Some(head), _)) => {
+                    let before = |(_, other, first): &(usize, &Line, &Head)| {
+                        (&line.rank, head) < (&other.rank, *first)
+                    };
+                    if least.as_ref().is_none_or(before) {
+                        least = Some((place, line, head));
+                    }
+                }
+                Some((None, false)) => {}
+                Some((None, true)) | None => unread.push(*line),
+            }
+        }
+        // What is not read could only come first at the same or a higher priority.
+        unread.retain(|line| least.as_ref().is_none_or(|(_, first, _)| line.rank <= first.rank));
+        if unread.is_empty() {
+            return Ok(least.map(|(place, _, head)| (place, head.clone())));
+        }
+        Err(unread.into_iter().cloned().collect())
+    }
+}
+
+/// Was it read to its end?
+fn is_over(read: Option<&Read>, at: usize) -> bool {
+    read.is_some_and(|read| at >= read.heads.len() && !read.more)
+}
+
 /// Visits lanes, the least lag first, until the wish is filled.
 pub(crate) fn decide(
     known: &mut Known,
@@ -97,61 +159,54 @@ pub(crate) fn decide(
     read: &HashMap<Line, Read>,
 ) -> Decision {
     let mut turns = known.turns.clone();
-    let mut taken = HashMap::<Line, usize>::new();
     let mut picked = Vec::new();
-    let rest = |line: &Line, taken: &HashMap<Line, usize>| {
-        let from = taken.get(line).copied().unwrap_or_default();
-        let read = read.get(line)?;
-        Some((read.heads.get(from).cloned(), read.more))
-    };
-    loop {
-        // A line that was not read is believed to have work; one that was read to its end has none.
-        let mut open = lanes(known, &wish, now);
-        for lines in open.values_mut() {
-            lines.retain(|line| !matches!(rest(line, &taken), Some((None, false))));
+    let mut open = Vec::new();
+    for (tenant, lines) in lanes(known, &wish, now) {
+        open.push(Open { tenant, lines: lines.into_iter().map(|line| (line, 0)).collect() });
+    }
+    let mut lanes = open;
+    while wish.most > 0 {
+        let mut contested = BTreeSet::new();
+        let mut order = Vec::new();
+        for (place, lane) in lanes.iter().enumerate() {
+            let names = lane.names(read, &wish);
+            if !names.is_empty() {
+                order.push((turns.turn(lane.tenant, names.iter().copied()), place));
+                contested.extend(names);
+            }
         }
-        open.retain(|_, lines| !lines.is_empty());
-        let turn = |(tenant, lines): &(&&str, &Vec<&Line>)| turns.turn(tenant, names(lines));
-        let Some((tenant, lines)) = open.iter().min_by_key(turn) else { break };
-        let (tenant, mut lines) = ((*tenant).to_owned(), lines.clone());
-        let contested: HashSet<&str> = open.values().flat_map(|lines| names(lines)).collect();
-        let contested: Vec<_> = contested.into_iter().collect();
-        let (lag, _) = turns.turn(&tenant, names(&lines));
-        let visit = if open.len() > 1 { LANE_BATCH } else { usize::MAX };
+        let Some((turn, place)) = order.iter().min().copied() else { break };
+        let visit = if order.len() > 1 { LANE_BATCH } else { usize::MAX };
+        let lane = &mut lanes[place];
         let mut count = 0;
         while count < visit && wish.most > 0 {
-            lines.retain(|line| wish.may(line));
-            let mut least: Option<(&Line, Head)> = None;
-            let mut unread = BTreeSet::new();
-            for line in &lines {
-                match rest(line, &taken) {
-                    Some((Some(head), _)) => {
-                        let before = |(other, first): &(&Line, Head)| {
-                            (&line.rank, &head) < (&other.rank, first)
-                        };
-                        if least.as_ref().is_none_or(before) {
-                            least = Some((line, head));
+            let (at, head) = match lane.head(read, &wish) {
+                Ok(Some(first)) => first,
+                Ok(None) => break,
+                // And those of the lanes that come after it, or each would be a round trip.
+                Err(mut unread) => {
+                    order.sort_unstable();
+                    for (_, place) in order {
+                        if unread.len() >= READ_AHEAD {
+                            break;
                         }
+                        unread.extend(lanes[place].head(read, &wish).err().into_iter().flatten());
                     }
-                    Some((None, false)) => {}
-                    Some((None, true)) | None => _ = unread.insert((*line).clone()),
+                    return Decision::Look(unread);
                 }
-            }
-            // What is not read could only come first at the same or a higher priority.
-            unread.retain(|line| least.as_ref().is_none_or(|(first, _)| line.rank <= first.rank));
-            if !unread.is_empty() {
-                return Decision::Look(unread);
-            }
-            let Some((line, head)) = least else { break };
+            };
+            let (line, taken) = &mut lane.lines[at];
             wish.took(&line.name, line.suspect);
-            *taken.entry(line.clone()).or_default() += 1;
-            picked.push((line.clone(), head));
+            *taken += 1;
+            picked.push(((*line).clone(), head));
             count += 1;
         }
-        if open.len() > 1 {
-            turns.charge(&tenant, &contested, lag, count, known.settings.weight(&tenant));
+        if order.len() > 1 {
+            let contested: Vec<&str> = contested.into_iter().collect();
+            let weight = known.settings.weight(lane.tenant);
+            turns.charge(lane.tenant, &contested, turn.0, count, weight);
         }
-        if wish.most == 0 || count == 0 {
+        if count == 0 {
             break;
         }
     }

@@ -98,7 +98,8 @@ pub(crate) async fn all(
             continue;
         };
         let state = row::state(row)?;
-        let refused = one.iter().position(|other| *other == job).is_some_and(|at| met.contains(&at));
+        let refused =
+            one.iter().position(|other| *other == job).is_some_and(|at| met.contains(&at));
         answers.push(if int(row, "verb_mark") == Some(token) && told.insert(job) {
             queues.insert(need(text(row, "queue"), "queue")?);
             Retried::Retried

@@ -68,9 +68,11 @@ async fn some(
         // An operator asked them to end: then every end but done is cancelled.
         let asked: Vec<&Settlement> = distinct
             .iter()
-            .filter(|settlement| found.get(&id(&settlement.claim.job)).is_some_and(|row| {
-                holds(row, &settlement.claim) && row.get_bool("cancel").unwrap_or(false)
-            }))
+            .filter(|settlement| {
+                found.get(&id(&settlement.claim.job)).is_some_and(|row| {
+                    holds(row, &settlement.claim) && row.get_bool("cancel").unwrap_or(false)
+                })
+            })
             .copied()
             .collect();
         if !asked.is_empty() {
@@ -123,7 +125,10 @@ fn statements(settlements: &[&Settlement], token: i64, cancelled: bool) -> Vec<D
         let group = groups.entry(alike).or_insert((outcome, Vec::new()));
         group.1.push(id(&claim.job));
     }
-    let statement = |((nonce, fence, ..), (outcome, ids)): ((i64, i64, i32, usize), (&Outcome, Vec<String>))| {
+    let statement = |((nonce, fence, ..), (outcome, ids)): (
+        (i64, i64, i32, usize),
+        (&Outcome, Vec<String>),
+    )| {
         let mut filter = doc! { "_id": { "$in": ids }, "run": nonce, "fence": fence };
         if !cancelled && *outcome != Outcome::Done {
             filter.insert("cancel", doc! { "$ne": true });

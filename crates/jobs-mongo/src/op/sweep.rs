@@ -11,8 +11,9 @@ use jobs_core::{
 use mongodb::bson::{Bson, Document, doc};
 
 use super::{
-    reserve::{promote_all, union, walk},
+    reserve::promote_all,
     settle::{HELD_BY, recorded},
+    survey::{union, walk},
 };
 use crate::{
     Mongo,
@@ -139,8 +140,7 @@ async fn take_back(store: &Mongo, swept: &mut Swept) -> std::result::Result<(), 
 async fn promote(store: &Mongo, now: i64, swept: &mut Swept) -> std::result::Result<(), Fault> {
     let rows = union(store, [walk("s")].into_iter()).await?;
     let due = rows.iter().filter(|row| date(row, "run_at").is_some_and(|due| due <= now));
-    let lines: Vec<Line> =
-        due.filter_map(|row| Line::read(&text(row, "walked")?)).collect();
+    let lines: Vec<Line> = due.filter_map(|row| Line::read(&text(row, "walked")?)).collect();
     let mut queues = BTreeSet::new();
     for line in lines {
         let left = BATCH.saturating_sub(swept.promoted);
@@ -254,6 +254,7 @@ async fn tidy(store: &Mongo, now: i64) -> std::result::Result<(), Fault> {
     for (collection, filter) in [
         ("taken", doc! { "at": { "$lte": hour } }),
         ("minutes", doc! { "at": { "$lte": minute } }),
+        ("wake", doc! { "at": { "$lte": hour } }),
         ("workers", doc! { "seen": { "$lte": at(now - SILENT) } }),
     ] {
         let deletes = vec![doc! { "q": filter, "limit": 0 }];

@@ -22,8 +22,15 @@ const INSTANTS: &[(&str, &[&str])] = &[
     (
         "jobs",
         &[
-            "run_at", "pushed_at", "started_at", "renewed_at", "lease_until", "ended_at", "gone",
-            "stub", "verb_at",
+            "run_at",
+            "pushed_at",
+            "started_at",
+            "renewed_at",
+            "lease_until",
+            "ended_at",
+            "gone",
+            "stub",
+            "verb_at",
         ],
     ),
     ("lanes", &["paused_until", "changed_at"]),

@@ -10,6 +10,7 @@ pub const URL: &str = "JOBS_TEST_MONGO_URL";
 
 /// What this variable says, or what to do about it.
 pub fn variable(name: &str) -> Result<String, String> {
-    let why = format!("set {name} to the URL of a replica set, or run `cargo xtask test --install`");
+    let why =
+        format!("set {name} to the URL of a replica set, or run `cargo xtask test --install`");
     std::env::var(name).map_err(|_| why)
 }
