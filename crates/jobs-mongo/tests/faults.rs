@@ -261,7 +261,8 @@ async fn conflicts(url: &str) -> i64 {
     let client = Client::with_uri_str(url).await.expect("a client");
     let status = client.database("admin").run_command(doc! { "serverStatus": 1 }).await;
     let status = status.expect("it answers");
-    let operation = status.get_document("metrics").and_then(|metrics| metrics.get_document("operation"));
+    let operation =
+        status.get_document("metrics").and_then(|metrics| metrics.get_document("operation"));
     operation.ok().and_then(|counts| counts.get_i64("writeConflicts").ok()).unwrap_or_default()
 }
 

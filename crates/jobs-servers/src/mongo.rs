@@ -182,7 +182,8 @@ impl PrivateMongo {
                     Some(_) => command(member.port, doc! { "hello": 1 }),
                     None => continue,
                 };
-                if answer.is_ok_and(|answer| answer.get_bool("isWritablePrimary").unwrap_or(false)) {
+                if answer.is_ok_and(|answer| answer.get_bool("isWritablePrimary").unwrap_or(false))
+                {
                     return Ok(at);
                 }
             }

@@ -34,7 +34,10 @@ fn invariants() -> Vec<(&'static str, Document)> {
         ("a ready job, and no other, is in line", unlike(is(1), begins("r/"))),
         ("a scheduled job, and no other, waits to be due", unlike(is(0), begins("s/"))),
         ("a parked job, and no other, is counted as such", unlike(is(3), begins("p/"))),
-        ("what runs or has ended is in no line", doc! { "$and": [among(vec![2, 4, 5]), there("line")] }),
+        (
+            "what runs or has ended is in no line",
+            doc! { "$and": [among(vec![2, 4, 5]), there("line")] },
+        ),
         ("a running job has its nonce, and no other has", unlike(is(2), there("run"))),
         ("a running job has a lease, and no other has", unlike(is(2), there("lease_until"))),
         (
@@ -43,7 +46,10 @@ fn invariants() -> Vec<(&'static str, Document)> {
                 { "$ne": ["$run", "$nonce"] }, { "$lt": ["$fence", 1_i64] }, there("outcome"),
             ] }] },
         ),
-        ("only a running job is asked to end", doc! { "$and": [{ "$ne": ["$state", 2] }, there("cancel")] }),
+        (
+            "only a running job is asked to end",
+            doc! { "$and": [{ "$ne": ["$state", 2] }, there("cancel")] },
+        ),
         (
             "a cold job is in the lists of its state, and no other is",
             doc! { "$and": [&kept, unlike(among(vec![0, 3, 5]), doc! { "$eq": ["$cold", "$state"] })] },
@@ -74,7 +80,10 @@ fn invariants() -> Vec<(&'static str, Document)> {
                 { "$and": [is(2), { "$lt": ["$attempt", 1] }] },
             ] },
         ),
-        ("at most a hundred attempts are kept", doc! { "$gt": [{ "$size": { "$ifNull": ["$attempts", []] } }, 100] }),
+        (
+            "at most a hundred attempts are kept",
+            doc! { "$gt": [{ "$size": { "$ifNull": ["$attempts", []] } }, 100] },
+        ),
     ]
 }
 

@@ -100,7 +100,7 @@ impl Call<'_> {
         let mut wish = Wish::of(self.request);
         let mut deliveries: Vec<Delivery> = Vec::new();
         let mut look = false;
-        for round in 0..ROUNDS {
+        for _ in 0..ROUNDS {
             place.noted(known);
             look |= known.is_old(self.request.names(), self.store.db.clock.now());
             let (mut lines, mut limit) = match look {
@@ -144,15 +144,14 @@ impl Call<'_> {
             let claimed = self.claim(&chosen).await?;
             self.advance(known, &chosen, &read);
             self.met = claimed < chosen.len();
-            if claimed > 0 {
-                self.promoted = false;
-                deliveries = self.deliveries(&chosen, deliveries).await?;
-                wish = Wish::of(self.request);
-                for held in &deliveries {
-                    wish.took(&held.job.name, held.suspect);
-                }
+            self.promoted &= claimed == 0;
+            // Also where the count says none: it may have been sent twice, and the first one counts.
+            deliveries = self.deliveries(&chosen, deliveries).await?;
+            wish = Wish::of(self.request);
+            for held in &deliveries {
+                wish.took(&held.job.name, held.suspect);
             }
-            if wish.most == 0 || (self.looked && claimed == chosen.len() && round + 1 == ROUNDS) {
+            if wish.most == 0 {
                 break;
             }
         }

@@ -125,17 +125,16 @@ fn statements(settlements: &[&Settlement], token: i64, cancelled: bool) -> Vec<D
         let group = groups.entry(alike).or_insert((outcome, Vec::new()));
         group.1.push(id(&claim.job));
     }
-    let statement = |((nonce, fence, ..), (outcome, ids)): (
-        (i64, i64, i32, usize),
-        (&Outcome, Vec<String>),
-    )| {
+    let mut statements = Vec::with_capacity(groups.len());
+    for ((nonce, fence, ..), (outcome, ids)) in groups {
         let mut filter = doc! { "_id": { "$in": ids }, "run": nonce, "fence": fence };
         if !cancelled && *outcome != Outcome::Done {
             filter.insert("cancel", doc! { "$ne": true });
         }
-        doc! { "q": filter, "u": update(outcome, token, cancelled), "multi": true }
-    };
-    groups.into_iter().map(statement).collect()
+        let update = update(outcome, token, cancelled);
+        statements.push(doc! { "q": filter, "u": update, "multi": true });
+    }
+    statements
 }
 
 /// The fields that only a running job has, and the key of one that has ended.
