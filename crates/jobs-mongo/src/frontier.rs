@@ -100,6 +100,8 @@ pub(crate) struct Known {
     pub turns: Turns,
     /// How long the last look took.
     pub took: Duration,
+    /// When a reserve last found that another had taken what it had chosen.
+    pub met: Option<Instant>,
 }
 
 /// The last look at a name.

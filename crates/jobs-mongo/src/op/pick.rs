@@ -14,6 +14,8 @@ pub(crate) type Head = (i64, String);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Read {
     pub heads: Vec<Head>,
+    /// When the first that was there is due, whether it is among them or not.
+    pub first: Option<i64>,
     /// There may be more behind them.
     pub more: bool,
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use jobs_core::{
@@ -29,6 +29,8 @@ use crate::{
 const HOUR: i64 = 3_600_000;
 /// How often a reserve that others were faster than decides again.
 const ROUNDS: usize = 12;
+/// How long after it met another a handle draws by lot.
+const CONTESTED: Duration = Duration::from_millis(500);
 /// Scheduled jobs of one line that one reserve puts in line, at least.
 const PROMOTED: usize = 100;
 
@@ -60,7 +62,7 @@ async fn reserve(store: &Mongo, request: &Reserve) -> std::result::Result<Reserv
         request,
         now: 0,
         looked: false,
-        met: false,
+        met: known.met.is_some_and(|met| met.elapsed() < CONTESTED),
         recorded: false,
         promoted: false,
         next_due: None,
@@ -82,7 +84,7 @@ pub(super) struct Call<'c> {
     pub now: i64,
     /// All lines of its names were looked for in this call.
     pub looked: bool,
-    /// Another reserve took what this one had chosen.
+    /// Another reserve is in the way: it took what this one, or the last one here, had chosen.
     pub met: bool,
     /// This call put its own nonce on record.
     pub recorded: bool,
@@ -143,7 +145,11 @@ impl Call<'_> {
             }
             let claimed = self.claim(&chosen).await?;
             self.advance(known, &chosen, &read);
-            self.met = claimed < chosen.len();
+            let met = claimed < chosen.len();
+            if met {
+                known.met = Some(Instant::now());
+            }
+            self.met |= met;
             self.promoted &= claimed == 0;
             // Also where the count says none: it may have been sent twice, and the first one counts.
             deliveries = self.deliveries(&chosen, deliveries).await?;
@@ -201,6 +207,12 @@ impl Call<'_> {
     /// From the last one taken on; what is not known to be drained stays.
     fn advance(&self, known: &mut Known, chosen: &[(Line, Head)], read: &HashMap<Line, Read>) {
         if self.met {
+            // Drawn by lot: only what was not there any more is behind.
+            for (line, read) in read {
+                if let (Some(place), Some(first)) = (known.lines.get_mut(line), read.first) {
+                    *place = (*place).max(first);
+                }
+            }
             return;
         }
         for (line, (due, _)) in chosen {

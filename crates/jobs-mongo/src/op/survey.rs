@@ -61,11 +61,10 @@ impl Call<'_> {
                 }
             }
         }
-        let limit = self.spread(limit);
         let (now_lines, later): (Vec<_>, Vec<_>) =
             lines.iter().enumerate().partition(|(place, _)| *place < UNIONS);
         for (_, line) in &now_lines {
-            let heads = heads(line, known, limit);
+            let heads = heads(line, known, self.spread(limit));
             pipeline.push(doc! { "$unionWith": { "coll": db.name("jobs"), "pipeline": heads } });
         }
         let command = doc! { "aggregate": db.name("schema"), "pipeline": pipeline, "cursor": {} };
@@ -93,8 +92,8 @@ impl Call<'_> {
                 head(row, read)?;
             }
         }
-        for (line, read) in read.iter_mut().filter(|(line, _)| lines.contains(line)) {
-            self.sample(line, read, limit);
+        for (_, read) in read.iter_mut().filter(|(line, _)| lines.contains(line)) {
+            self.sample(read, limit);
         }
         // Without the schema's document there is no store any more.
         let gone = "the jobs collections are missing: call migrate() once";
@@ -173,10 +172,10 @@ impl Call<'_> {
         limit: usize,
         read: &mut HashMap<Line, Read>,
     ) -> std::result::Result<(), Fault> {
-        let limit = self.spread(limit);
+        let asked = self.spread(limit);
         let all: Vec<&Line> = lines.iter().collect();
         for part in all.chunks(UNIONS) {
-            let rows = union(self.store, part.iter().map(|line| heads(line, known, limit))).await?;
+            let rows = union(self.store, part.iter().map(|line| heads(line, known, asked))).await?;
             for line in part {
                 read.insert((*line).clone(), Read::default());
             }
@@ -185,7 +184,7 @@ impl Call<'_> {
             }
             for line in part {
                 if let Some(read) = read.get_mut(*line) {
-                    self.sample(line, read, limit);
+                    self.sample(read, limit);
                 }
             }
         }
@@ -193,15 +192,16 @@ impl Call<'_> {
     }
 
     pub(super) fn spread(&self, limit: usize) -> usize {
-        if self.met { limit.saturating_mul(SPREAD).min(4096) } else { limit }
+        if self.met { limit.saturating_mul(SPREAD) } else { limit }
     }
 
-    /// After it met another, its candidates are drawn by lot.
-    pub(super) fn sample(&self, _: &Line, read: &mut Read, limit: usize) {
-        read.more = limit > 0 && read.heads.len() >= limit;
-        let keep = read.heads.len().div_ceil(SPREAD);
-        if self.met && read.heads.len() > SPREAD {
-            while read.heads.len() > keep {
+    /// Of what was read of a line, as many as were wanted: the first, or where another reserve is in
+    /// the way some by lot.
+    pub(super) fn sample(&self, read: &mut Read, wanted: usize) {
+        read.first = read.heads.first().map(|(due, _)| *due);
+        read.more = wanted > 0 && read.heads.len() >= self.spread(wanted);
+        if self.met && read.heads.len() > wanted {
+            while read.heads.len() > wanted {
                 read.heads.remove(fastrand::usize(..read.heads.len()));
             }
             read.more = true;
