@@ -136,4 +136,10 @@ impl Options {
     pub fn cut_after(self, round_trips: usize) -> Self {
         Self { cut: Some(Arc::new(Cut::after(round_trips))), ..self }
     }
+
+    /// The same, again and again.
+    #[doc(hidden)]
+    pub fn cut_every(self, round_trips: usize) -> Self {
+        Self { cut: Some(Arc::new(Cut::every(round_trips))), ..self }
+    }
 }

@@ -49,6 +49,9 @@ impl Soak for Server {
         if let Some(round_trip) = trouble.cut_after {
             options = options.cut_after(round_trip);
         }
+        if let Some(round_trips) = trouble.cut_every {
+            options = options.cut_every(round_trips);
+        }
         let store = Mongo::open(options).await?;
         store.migrate().await?;
         Ok(Arc::new(store))
