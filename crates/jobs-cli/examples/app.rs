@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use jobs_cli::Jobs;
-use jobs_core::{Denied, Failure, Forbidden, Grant, JobType, Policy, Scope, Worker};
+use jobs_core::{Context, Denied, Failure, Forbidden, Grant, JobType, Policy, Scope, Worker};
 use jobs_sqlite::Sqlite;
 
 #[derive(Parser)]
@@ -15,14 +15,19 @@ enum App {
 
 #[tokio::main]
 async fn main() {
-    let App::Jobs(command) = App::parse() else { return println!("serving") };
-    let jobs = Jobs::on(|| Sqlite::connect("app.db"))
-        .worker(|store| Worker::new(store).handle(async |_, job| send_invoice(job).await))
-        .grants(grant);
-    std::process::exit(jobs.run(command).await.into());
+    match App::parse() {
+        App::Serve => println!("serving"),
+        App::Jobs(command) => {
+            let jobs = Jobs::on(|| Sqlite::connect("app.db"))
+                .worker(|store| Worker::new(store).handle(send_invoice))
+                .grants(grant)
+                .migrated_by_opening();
+            std::process::exit(jobs.run(command).await.into());
+        }
+    }
 }
 
-/// Who sits at the keyboard, and whether the policy lets them.
+/// Who sits at the keyboard, here whom the environment says, and whether the policy lets them.
 async fn grant(action: &'static str, scope: Scope) -> Result<Grant, Forbidden> {
     let who = std::env::var("USER").unwrap_or_default();
     match scope {
@@ -46,7 +51,7 @@ impl JobType for SendInvoice {
     const NAME: &'static str = "invoice.send";
 }
 
-async fn send_invoice(job: SendInvoice) -> Result<(), Failure> {
+async fn send_invoice(_: Context, job: SendInvoice) -> Result<(), Failure> {
     println!("invoice {} sent", job.0);
     Ok(())
 }

@@ -68,10 +68,9 @@ impl<A: Admin> Jobs<A> {
         Self { grants: Some(grants), ..self }
     }
 
-    /// How the store's schema is brought to this release's version, for `migrate`: what that is
-    /// differs from store to store, `async |store: Postgres| store.migrate().await` or, where opening
-    /// does it, `async |_: Sqlite| jobs_core::Result::Ok(())`. It asks for no Grant: who deploys may
-    /// reach the store.
+    /// How the store's schema is brought to this release's version, for `migrate`. What that is
+    /// differs from store to store: `async |store: Postgres| store.migrate().await`. It asks for no
+    /// Grant, because who deploys may reach the store.
     pub fn migrate<F, E>(self, migrate: F) -> Self
     where
         F: AsyncFnOnce(A) -> Result<(), E> + 'static,
@@ -80,6 +79,11 @@ impl<A: Admin> Jobs<A> {
         let migrate: Migrate<A> =
             Box::new(|store| Box::pin(async { migrate(store).await.map_err(Into::into) }));
         Self { migrate: Some(migrate), ..self }
+    }
+
+    /// Opening the store migrates it, as SQLite does: `migrate` opens it and no more.
+    pub fn migrated_by_opening(self) -> Self {
+        Self { migrate: Some(Box::new(|_| Box::pin(async { Ok(()) }))), ..self }
     }
 
     /// Runs one command, on the thread that awaits it, and answers the process's exit status: 0 done,

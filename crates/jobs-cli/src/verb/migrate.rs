@@ -14,9 +14,10 @@ pub(crate) type Migrate<A> =
 
 pub(crate) const NO_MIGRATE: &str = "\
 this program does not say how its store is migrated, which differs from store to store.
-Give jobs-cli a function that does it, or one that does nothing where opening the store does it:
+Give jobs-cli the function that does it, or say that opening the store does, as SQLite's does:
 
-    Jobs::on(open).migrate(async |store: Postgres| store.migrate().await)";
+    Jobs::on(open).migrate(async |store: Postgres| store.migrate().await)
+    Jobs::on(open).migrated_by_opening()";
 
 pub(crate) async fn run<A>(store: A, migrate: Migrate<A>, out: Out) -> Result<u8, Stop> {
     let done = migrate(store).await;

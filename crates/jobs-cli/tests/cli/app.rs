@@ -54,7 +54,8 @@ pub fn main() -> ! {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let jobs = match without.as_str() {
         "migrate" => jobs,
-        _ => jobs.migrate(async |_| migrate().await),
+        _ if is_postgres() => jobs.migrate(async |_| postgres().await?.migrate().await),
+        _ => jobs.migrated_by_opening(),
     };
     // Inside, because a runtime that is dropped waits for handlers that block.
     runtime
@@ -63,10 +64,10 @@ pub fn main() -> ! {
 }
 
 async fn open() -> Result<Arc<dyn Admin>, Error> {
-    let url = env::var(STORE).expect("a test started it");
-    if url.starts_with("postgres") {
-        return Ok(Arc::new(postgres(&url).await?));
+    if is_postgres() {
+        return Ok(Arc::new(postgres().await?));
     }
+    let url = env::var(STORE).expect("a test started it");
     let mut options = jobs_sqlite::Options::new(&url)?;
     if let Ok(off) = env::var(CLOCK) {
         options = options.clock_off_by(off.parse().expect("a number"));
@@ -77,15 +78,15 @@ async fn open() -> Result<Arc<dyn Admin>, Error> {
     Ok(Arc::new(Sqlite::open(options).await?))
 }
 
-/// What that is differs from store to store: one of them has it done by opening.
-async fn migrate() -> Result<(), Error> {
-    let url = env::var(STORE).expect("a test started it");
-    if url.starts_with("postgres") { postgres(&url).await?.migrate().await } else { Ok(()) }
+fn is_postgres() -> bool {
+    env::var(STORE).is_ok_and(|url| url.starts_with("postgres"))
 }
 
-async fn postgres(url: &str) -> Result<Postgres, Error> {
-    let schema = env::var(SCHEMA).expect("a test named it");
-    Postgres::open(jobs_postgres::Options::new(url)?.schema(&schema)?).await
+async fn postgres() -> Result<Postgres, Error> {
+    let (url, schema) = (env::var(STORE), env::var(SCHEMA));
+    let url = url.expect("a test started it");
+    let schema = schema.expect("a test named it");
+    Postgres::open(jobs_postgres::Options::new(&url)?.schema(&schema)?).await
 }
 
 async fn grant(action: &'static str, scope: Scope) -> Result<Grant, Forbidden> {

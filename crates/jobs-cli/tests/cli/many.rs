@@ -14,6 +14,7 @@ crate::tests![crate::ALL;
     cancel_by_id_is_asked,
     cancel_by_filter,
     delete_by_filter_in_batches,
+    a_terminal_is_asked,
     changes_in_json,
     a_filter_or_ids,
     a_grant_for_looking_changes_nothing,
@@ -132,6 +133,21 @@ async fn delete_by_filter_in_batches(place: &Place) {
     let by_id = place.run(&format!("jobs delete {} --tenant acme --yes", running.id));
     by_id.says(1, &["1 running.", "runs: cancel it first"]);
     place.run("jobs delete --state running --tenant acme -y").says(2, &["no delete of running"]);
+}
+
+async fn a_terminal_is_asked(place: &Place) {
+    let store = place.store().await;
+    let job = parked(&*store, "acme", "why").await;
+    let words = "jobs delete --queue work --tenant acme";
+    for no in ["n\n", "\n", "what?\n"] {
+        let ran = place.answer(words, no);
+        ran.says(2, &["  1 parked job of noop", "Delete 1 job in tenant acme", "good? [y/N]"]);
+        ran.says(2, &["Nothing was changed."]);
+        assert_eq!(state(&*store, &job.job_ref()).await, Some(State::Parked));
+    }
+    let ran = place.answer(words, "y\n");
+    assert_eq!(ran.says(0, &["[y/N]"]).out, "1 deleted.\n", "questions are no answers");
+    assert_eq!(state(&*store, &job.job_ref()).await, None);
 }
 
 async fn changes_in_json(place: &Place) {

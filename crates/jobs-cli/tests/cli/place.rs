@@ -1,7 +1,7 @@
 //! A store of a test's own, and the application started on it.
 
 use std::{
-    io::Read,
+    io::{Read, Write},
     process::{Command, Stdio},
     sync::{
         Arc,
@@ -99,6 +99,23 @@ impl Place {
     pub fn run_with(&self, variable: &str, value: &str, words: &str) -> Ran {
         let mut command = self.command(words);
         command.env(variable, value);
+        Ran::of(command)
+    }
+
+    /// At a terminal, where somebody types `answer`.
+    pub fn answer(&self, words: &str, answer: &str) -> Ran {
+        use rustix::pty;
+        let terminal = pty::openpt(pty::OpenptFlags::RDWR | pty::OpenptFlags::NOCTTY);
+        let terminal = terminal.expect("a terminal");
+        pty::grantpt(&terminal).expect("it is ours");
+        pty::unlockpt(&terminal).expect("it is ours");
+        let name = pty::ptsname(&terminal, Vec::new()).expect("it has a name");
+        let name = name.to_str().expect("a path");
+        let other = std::fs::File::options().read(true).write(true).open(name);
+        let mut terminal = std::fs::File::from(terminal);
+        terminal.write_all(answer.as_bytes()).expect("somebody types");
+        let mut command = self.command(words);
+        command.stdin(other.expect("its other end"));
         Ran::of(command)
     }
 
