@@ -16,7 +16,7 @@
 //! | promises | every law of the contract, all processes of one set together |
 //! | loses in a power cut | nothing that was answered: writes are acknowledged by a majority, journaled |
 //! | loses in a failover | nothing that was answered; turns between lanes of the last moment, and who was announced; a claim that was issued again afterwards is refused to its old holder by the nonce |
-//! | loses in a process's crash | its counts by minute of the last second |
+//! | loses in a process's crash | its counts of failures by minute of the last second |
 //! | freshness F | 0 for this handle's pushes and retries and after a wake-up, else 250 ms |
 //! | transactional | yes: [`Mongo::push_in`] |
 //! | store's clock | the primary's, `$$NOW`, in whole milliseconds; a push takes what a reply said of it last |

@@ -1,6 +1,7 @@
-//! What ended, by minute and lane (A2).
+//! What failed, by minute and lane (A2). What is done is counted where it is kept, by the index of
+//! history.
 //!
-//! A handle counts what it ended and writes its totals of a minute, as totals: written twice they are
+//! A handle counts what failed and writes its totals of a minute, as totals: written twice they are
 //! the same. That is done beside later calls, so that no settlement waits for it; a process that is
 //! killed takes the counts of its last second with it.
 
@@ -30,7 +31,7 @@ type Lane = (i64, String, String);
 struct Totals {
     /// Marks this handle's documents.
     own: i64,
-    counts: HashMap<Lane, (i64, i64)>,
+    counts: HashMap<Lane, i64>,
     unwritten: BTreeSet<Lane>,
     written: Option<Instant>,
     writing: bool,
@@ -41,8 +42,8 @@ struct Totals {
 pub(crate) struct Minutes(Mutex<Totals>);
 
 impl Minutes {
-    /// A run of this lane ended, well or not.
-    pub fn ended(&self, db: &Db, queue: &str, tenant: &str, well: bool) {
+    /// A run of this lane failed.
+    pub fn failed(&self, db: &Db, queue: &str, tenant: &str) {
         // Where the server's time is not known just now the last minute is as good.
         let now = db.clock.now();
         let mut totals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,8 +55,7 @@ impl Minutes {
         let lane = (minute, queue.to_owned(), tenant.to_owned());
         totals.unwritten.insert(lane.clone());
         totals.counts.retain(|(other, ..), _| *other > minute - 5 * MINUTE);
-        let count = totals.counts.entry(lane).or_default();
-        *(if well { &mut count.0 } else { &mut count.1 }) += 1;
+        *totals.counts.entry(lane).or_default() += 1;
     }
 
     /// Writes what is not written, now and then, beside the call that comes along.
@@ -84,8 +84,7 @@ impl Minutes {
             let lanes = std::mem::take(&mut totals.unwritten);
             let own = totals.own;
             let statement = |lane: &Lane| {
-                let (finished, failed) = totals.counts.get(lane).copied().unwrap_or_default();
-                statement(own, lane, finished, failed)
+                statement(own, lane, totals.counts.get(lane).copied().unwrap_or_default())
             };
             let statements: Vec<Document> = lanes.iter().map(statement).collect();
             (lanes, statements)
@@ -111,11 +110,11 @@ impl Minutes {
     }
 }
 
-fn statement(own: i64, lane: &Lane, finished: i64, failed: i64) -> Document {
+fn statement(own: i64, lane: &Lane, failed: i64) -> Document {
     let (minute, queue, tenant) = lane;
     let totals = doc! {
         "$set": { "at": at(*minute), "queue": queue, "tenant": tenant },
-        "$max": { "finished": finished, "failed": failed },
+        "$max": { "failed": failed },
     };
     let id = format!("{own}/{minute}/{queue}/{tenant}");
     doc! { "q": { "_id": id }, "u": totals, "upsert": true }

@@ -60,7 +60,7 @@ fn indexes() -> Vec<(&'static str, Vec<Document>)> {
         // History by age, and what is left of it.
         index(
             "done",
-            doc! { "state": 1, "queue": 1, "ended_at": 1 },
+            doc! { "state": 1, "queue": 1, "ended_at": 1, "tenant": 1 },
             doc! {
                 "state": 4_i32, "ended_at": { "$exists": true },
             },

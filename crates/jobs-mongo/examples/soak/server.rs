@@ -81,6 +81,8 @@ impl Soak for Server {
     /// The primary is killed by SIGKILL, another takes over, and the killed one comes back.
     async fn restart(&self, _: &str, begun: Begun<'_>) -> Result<(), String> {
         begun();
+        // A write that waits for its majority when the primary is killed was sent before.
+        tokio::time::sleep(Duration::from_millis(300)).await;
         let server = self.0.clone();
         let restart = move || {
             let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);

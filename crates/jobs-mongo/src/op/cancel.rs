@@ -42,7 +42,7 @@ pub(crate) async fn all(
             (true, State::Cancelled) if first => {
                 if int(row, "lost_mark") == Some(token) {
                     let queue = need(text(row, "queue"), "queue")?;
-                    store.minutes.ended(&store.db, &queue, &job.tenant, false);
+                    store.minutes.failed(&store.db, &queue, &job.tenant);
                 }
                 Cancelled::Cancelled
             }

@@ -276,10 +276,33 @@ async fn minutes(
     let since = now - HOUR;
     filter.insert("at", doc! { "$gte": at(since) });
     let most = i64::try_from(COUNTED_MINUTES).unwrap_or(i64::MAX);
+    // What is kept of history, by its index alone; what was pruned lately; what was removed.
+    let done = |by: &str, filter: Document| {
+        let minute = doc! { "$dateTrunc": { "date": format!("${by}"), "unit": "minute" } };
+        let mut lately = asked.filter();
+        lately.extend(filter);
+        lately.insert("state", 4_i32);
+        vec![
+            doc! { "$match": lately },
+            doc! { "$group": {
+                "_id": { "at": minute, "queue": "$queue", "tenant": "$tenant" },
+                "finished": { "$sum": 1_i64 },
+            } },
+            doc! { "$project": {
+                "_id": 0, "at": "$_id.at", "queue": "$_id.queue", "tenant": "$_id.tenant",
+                "finished": 1,
+            } },
+        ]
+    };
+    let kept = done("ended_at", doc! { "ended_at": { "$gte": at(since) } });
+    let pruned = done("stub", doc! { "stub": { "$gte": at(since) } });
+    let jobs = store.db.name("jobs");
     let rows = store.db.rows(doc! {
         "aggregate": store.db.name("minutes"),
         "pipeline": [
             { "$match": filter },
+            { "$unionWith": { "coll": &jobs, "pipeline": kept } },
+            { "$unionWith": { "coll": &jobs, "pipeline": pruned } },
             { "$group": {
                 "_id": { "at": "$at", "queue": "$queue", "tenant": "$tenant" },
                 "finished": { "$sum": "$finished" },

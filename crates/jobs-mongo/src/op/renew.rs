@@ -47,7 +47,7 @@ async fn some(
     }
     let statement = |((nonce, fence), ids): ((i64, i64), Vec<String>)| {
         let filter = doc! { "_id": { "$in": ids }, "run": nonce, "fence": fence };
-        doc! { "q": filter, "u": [extend.clone()], "multi": true }
+        doc! { "q": filter, "u": [extend.clone()], "multi": true, "hint": "_id_" }
     };
     db.update("jobs", groups.into_iter().map(statement).collect()).await?;
     let ids: Vec<_> = claims.iter().map(|claim| id(&claim.job)).collect();

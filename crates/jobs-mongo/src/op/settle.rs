@@ -54,9 +54,12 @@ async fn some(
     let written = store.db.update("jobs", statements).await?;
     let all = written.count == distinct.len();
     let queue = |claim: &Claim| store.remembered(claim.nonce);
-    let known = distinct.iter().all(|settlement| queue(&settlement.claim).is_some());
+    // A failure is counted by its queue, which the claim does not say.
+    let known = |settlement: &&Settlement| {
+        settlement.outcome == Outcome::Done || queue(&settlement.claim).is_some()
+    };
     let mut results = HashMap::new();
-    if all && known {
+    if all && distinct.iter().all(known) {
         for settlement in &distinct {
             let kind = settlement.outcome.kind();
             let queue = queue(&settlement.claim).unwrap_or_default();
@@ -64,27 +67,39 @@ async fn some(
             results.insert(key(&settlement.claim), Settled::Applied(state_of(kind)));
         }
     } else {
+        let mut count = written.count;
         let mut found = look(store, &distinct).await?;
         // An operator asked them to end: then every end but done is cancelled.
-        let asked: Vec<&Settlement> = distinct
-            .iter()
-            .filter(|settlement| {
-                found.get(&id(&settlement.claim.job)).is_some_and(|row| {
-                    holds(row, &settlement.claim) && row.get_bool("cancel").unwrap_or(false)
-                })
+        let asks = |settlement: &&&Settlement| {
+            found.get(&id(&settlement.claim.job)).is_some_and(|row| {
+                holds(row, &settlement.claim) && row.get_bool("cancel").unwrap_or(false)
             })
-            .copied()
-            .collect();
+        };
+        let asked: Vec<&Settlement> = distinct.iter().filter(asks).copied().collect();
         if !asked.is_empty() {
-            store.db.update("jobs", self::statements(&asked, token, true)).await?;
+            let statements = self::statements(&asked, token, true);
+            count += store.db.update("jobs", statements).await?.count;
             found = look(store, &distinct).await?;
         }
+        let mut gone = Vec::new();
         for settlement in &distinct {
-            let answer = match found.get(&id(&settlement.claim.job)) {
+            let row = found.get(&id(&settlement.claim.job));
+            let answer = match row.filter(|row| is_of(row, &settlement.claim)) {
                 Some(row) => answer(store, row, settlement, token)?,
-                None => Settled::Lost,
+                None => {
+                    gone.push(*settlement);
+                    Settled::Lost
+                }
             };
+            count = count.saturating_sub(usize::from(matches!(answer, Settled::Applied(_))));
             results.insert(key(&settlement.claim), answer);
+        }
+        // Applied, and before the look deleted, or taken by another: as many as the count has more.
+        if count > 0 && count == gone.len() {
+            for settlement in gone {
+                let state = state_of(settlement.outcome.kind());
+                results.insert(key(&settlement.claim), Settled::Applied(state));
+            }
         }
     }
     wake(store, &distinct, &results);
@@ -132,7 +147,8 @@ fn statements(settlements: &[&Settlement], token: i64, cancelled: bool) -> Vec<D
             filter.insert("cancel", doc! { "$ne": true });
         }
         let update = update(outcome, token, cancelled);
-        statements.push(doc! { "q": filter, "u": update, "multi": true });
+        // The index of what runs would do as well, and the server would try both each time.
+        statements.push(doc! { "q": filter, "u": update, "multi": true, "hint": "_id_" });
     }
     statements
 }
@@ -239,6 +255,11 @@ async fn look(
     Ok(rows.into_iter().filter_map(|row| Some((text(&row, "_id")?, row))).collect())
 }
 
+/// Is its newest claim this one, held or settled?
+fn is_of(row: &Document, claim: &Claim) -> bool {
+    int(row, "nonce") == Some(claim.nonce.0) && int(row, "fence") == Some(claim.fence)
+}
+
 /// Does it run under this claim?
 fn holds(row: &Document, claim: &Claim) -> bool {
     int(row, "run") == Some(claim.nonce.0) && int(row, "fence") == Some(claim.fence)
@@ -251,8 +272,7 @@ fn answer(
     token: i64,
 ) -> std::result::Result<Settled, Fault> {
     let claim = &settlement.claim;
-    let same = int(row, "nonce") == Some(claim.nonce.0) && int(row, "fence") == Some(claim.fence);
-    let Some(outcome) = int(row, "outcome").filter(|_| same) else { return Ok(Settled::Lost) };
+    let Some(outcome) = int(row, "outcome") else { return Ok(Settled::Lost) };
     let (kind, state) = (row::outcome_of(outcome)?, row::state(row)?);
     if int(row, "token") == Some(token) {
         let queue = text(row, "queue").unwrap_or_default();
@@ -265,15 +285,11 @@ fn answer(
     Ok(if over { Settled::Lost } else { Settled::AlreadyApplied(kind) })
 }
 
-/// What an operator cancelled did not fail.
+/// What an operator cancelled did not fail. What is done is counted where it is kept.
 fn applied(store: &Mongo, queue: &str, tenant: &str, kind: OutcomeKind, state: State) {
-    match kind {
-        OutcomeKind::Done => store.minutes.ended(&store.db, queue, tenant, true),
-        _ if state == State::Cancelled => {}
-        OutcomeKind::Retry | OutcomeKind::Park => {
-            store.minutes.ended(&store.db, queue, tenant, false);
-        }
-        _ => {}
+    let failed = matches!(kind, OutcomeKind::Retry | OutcomeKind::Park);
+    if failed && state != State::Cancelled {
+        store.minutes.failed(&store.db, queue, tenant);
     }
 }
 

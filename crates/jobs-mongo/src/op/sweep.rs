@@ -123,7 +123,7 @@ async fn take_back(store: &Mongo, swept: &mut Swept) -> std::result::Result<(), 
     for row in &rows.await? {
         let job = row::job_ref(&need(text(row, "_id"), "_id")?)?;
         let queue = need(text(row, "queue"), "queue")?;
-        store.minutes.ended(db, &queue, &job.tenant, false);
+        store.minutes.failed(db, &queue, &job.tenant);
         let state = row::state(row)?;
         if state == State::Ready {
             store.frontier.forget_queue(&queue);
@@ -212,7 +212,39 @@ async fn prune(store: &Mongo, now: i64, swept: &mut Swept) -> std::result::Resul
     if !ids.is_empty() {
         swept.more |= ids.len() >= 2 * BATCH;
         let filter = doc! { "_id": { "$in": ids }, "stub": { "$lte": over } };
+        count_done(store, &filter).await?;
         store.db.delete("jobs", filter).await?;
+    }
+    Ok(())
+}
+
+/// What is removed for good is counted on by the minute. A sweep that dies before the removal makes
+/// the next one count some twice.
+async fn count_done(store: &Mongo, filter: &Document) -> std::result::Result<(), Fault> {
+    let minute = doc! { "$dateTrunc": { "date": "$stub", "unit": "minute" } };
+    let rows = union(
+        store,
+        [vec![
+            doc! { "$match": filter.clone() },
+            doc! { "$match": { "state": State::Done as i32 } },
+            doc! { "$group": {
+                "_id": { "at": minute, "queue": "$queue", "tenant": "$tenant" },
+                "finished": { "$sum": 1_i64 },
+            } },
+        ]]
+        .into_iter(),
+    );
+    let mut documents = Vec::new();
+    for row in &rows.await? {
+        let lane = need(row.get_document("_id").ok(), "_id")?;
+        let mut document = lane.clone();
+        document.insert("_id", format!("done/{}", token()));
+        document.insert("finished", int(row, "finished").unwrap_or_default());
+        documents.push(document);
+    }
+    if !documents.is_empty() {
+        let insert = doc! { "insert": store.db.name("minutes"), "documents": documents };
+        store.db.hint(insert).await?;
     }
     Ok(())
 }

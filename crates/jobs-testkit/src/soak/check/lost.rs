@@ -2,7 +2,7 @@
 //! the store's answer, is explained by what kept that worker from renewing that lease. And what was
 //! lost is found by a sweep in time (X2). No lease is shorter than it is (S1).
 
-use jobs_core::OutcomeKind;
+use jobs_core::{JobRef, OutcomeKind};
 
 use super::{Evidence, Violation};
 use crate::soak::{
@@ -25,7 +25,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         let Event::Lost { job, fence, call } = &line.event else { continue };
         let Some(story) = evidence.ledger.stories.get(job) else { continue };
         let excuse = match call.as_str() {
-            "renew" => settled(story, &line.by, *fence, line.at),
+            "renew" => settled(story, &line.by, *fence, line.at) || ended(evidence, job, *fence),
             _ => repeated(story, &line.by, *fence, line.at),
         };
         let by = (line.by.as_str(), *fence);
@@ -124,6 +124,13 @@ fn settled(story: &Story, by: &str, fence: i64, at: i64) -> bool {
     let sent = own.map(|settlement| settlement.sent).min();
     // One that is under way is written down when it is answered.
     sent.is_some_and(|sent| sent <= at)
+}
+
+/// A worker that was killed before its settlement was answered wrote nothing down; the store did.
+fn ended(evidence: &Evidence, job: &JobRef, fence: i64) -> bool {
+    evidence.store.jobs.get(job).is_some_and(|kept| {
+        kept.attempts.iter().any(|a| a.fence == fence && a.outcome != OutcomeKind::Lost)
+    })
 }
 
 /// A lost reply makes a call twice, and the second may come after the job's next delivery.
