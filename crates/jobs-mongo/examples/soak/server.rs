@@ -70,8 +70,12 @@ impl Soak for Server {
     async fn hold(&self, url: &str, length: Duration, begun: Begun<'_>) -> Result<(), String> {
         // Without a primary nothing is slow.
         let Ok(admin) = database(url, "admin").await else { return Ok(()) };
+        if admin.run_command(doc! { "ping": 1 }).await.is_err() {
+            return Ok(());
+        }
+        // It holds writes up before it is answered.
+        begun();
         if admin.run_command(doc! { "fsync": 1, "lock": true }).await.is_ok() {
-            begun();
             tokio::time::sleep(length).await;
             admin.run_command(doc! { "fsyncUnlock": 1 }).await.ok();
         }

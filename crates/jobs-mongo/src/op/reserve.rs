@@ -7,7 +7,7 @@ use std::{
 };
 
 use jobs_core::{
-    Result, Settled, Settlement,
+    ErrorKind, Result, Settled, Settlement,
     queue::{Delivery, Reserve, Reserved},
 };
 use mongodb::bson::{Bson, doc};
@@ -63,11 +63,17 @@ async fn reserve(store: &Mongo, request: &Reserve) -> std::result::Result<Reserv
         now: 0,
         looked: false,
         met: known.met.is_some_and(|met| met.elapsed() < CONTESTED),
+        claimed: None,
         recorded: false,
         promoted: false,
         next_due: None,
     };
-    let done = call.run(&place, &mut known).await;
+    let mut done = call.run(&place, &mut known).await;
+    // As through an election: whoever asked counts the lease from when it asked.
+    if call.claimed.is_some_and(|at| at.elapsed() >= request.leased_for().length()) {
+        let what = "the claim took longer than its lease: ask again with the same nonce";
+        done = Err(Fault::Broken(ErrorKind::Timeout, what));
+    }
     if done.is_err() {
         // What was claimed or charged is unknown.
         known.turns = Turns::default();
@@ -86,6 +92,8 @@ pub(super) struct Call<'c> {
     pub looked: bool,
     /// Another reserve is in the way: it took what this one, or the last one here, had chosen.
     pub met: bool,
+    /// When it first claimed something.
+    pub claimed: Option<Instant>,
     /// This call put its own nonce on record.
     pub recorded: bool,
     /// It put what was due in line, as much as one reserve does.
@@ -143,6 +151,7 @@ impl Call<'_> {
             if !self.charge(known).await? {
                 continue;
             }
+            self.claimed.get_or_insert_with(Instant::now);
             let claimed = self.claim(&chosen).await?;
             self.advance(known, &chosen, &read);
             let met = claimed < chosen.len();
