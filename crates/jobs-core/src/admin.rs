@@ -29,7 +29,8 @@ pub trait Admin: Queue {
     /// - **A2** Looks at no more than 1,000 rows or 250 ms, however many lanes there are, and says in
     ///   [`Page::complete`](crate::view::Page::complete) when that ended the page
     ///   (`a2_a_page_has_a_budget`, `a2_many_lanes_cost_a_page_nothing`); filters combine
-    ///   (`a2_filters_combine`).
+    ///   (`a2_filters_combine`). However much has finished since, a page finds few ready or running
+    ///   jobs at once (`a2_history_hides_no_ready_or_running_one`).
     /// - **A2** A job that matches during the whole walk appears exactly once, whatever else is
     ///   pushed and settled meanwhile (`a2_a_walk_sees_each_job_once`).
     async fn list(&self, permit: &Permit<Read>, list: &List) -> Result<Page>;
@@ -40,8 +41,10 @@ pub trait Admin: Queue {
     ///   `running` is of the same reading (`a1_waiting_and_running`); `oldest` is how long the
     ///   longest-waiting has been due, zero when none (`a1_oldest`).
     /// - **A1** Lanes without live jobs or settings are not counted and hide no other
-    ///   (`a1_idle_lanes_hide_no_waiting_one`).
-    /// - **A2** Exact to 10,000, then says so (`a2_counts_are_capped`).
+    ///   (`a1_idle_lanes_hide_no_waiting_one`); nor does any number of other tenants' jobs
+    ///   (`a1_others_work_hides_no_tenant`).
+    /// - **A2** Exact to 10,000, then says so (`a2_counts_are_capped`), whoever promotes what came due
+    ///   (`a2_due_jobs_hide_no_scheduled_ones`).
     /// - **A2** Finished and failed per minute of the last hour (`a2_minutes`).
     async fn counts(&self, permit: &Permit<Read>, lanes: &Lanes) -> Result<Counts>;
 

@@ -139,7 +139,8 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     ///   (`s4_attempts_are_on_record`, `s4_causes_are_cut_and_kept`), the newest 100
     ///   (`s4_the_newest_hundred_are_kept`); snoozes and releases are counted.
     /// - **S5** Finished jobs stay by age and number, whichever ends first
-    ///   (`s5_retention_by_age`, `s5_retention_by_number`); parked is never pruned
+    ///   (`s5_retention_by_age`, `s5_retention_by_number`), and of those that ended together as many
+    ///   as were asked for (`s5_the_number_counts_jobs_that_end_together`); parked is never pruned
     ///   (`s5_parked_is_never_pruned`).
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Settled>>;
 

@@ -68,19 +68,25 @@ impl Counter {
             let tally = tallies.entry(get(&row, 0)?).or_default();
             tally.due(get(&row, 1)?, get(&row, 2)?);
         }
-        let shelves = query(include_str!("counts_shelves.sql")).bind(&wanted);
-        for row in reading.db.all(shelves).await? {
-            let tally = tallies.entry(get(&row, 0)?).or_default();
-            (tally.scheduled, tally.parked) = (get(&row, 1)?, get(&row, 2)?);
-        }
         let due = query(include_str!("counts_due.sql")).bind(reading.now);
         let due = due.bind(10 * COUNTED as i64).bind(&self.queue);
+        let mut most = 0;
         for row in reading.db.all(due).await? {
             if let Some(tally) = tallies.get_mut(&get(&row, 0)?) {
                 let jobs: i64 = get(&row, 1)?;
                 tally.due(jobs, get(&row, 2)?);
-                tally.scheduled = tally.scheduled.saturating_sub(jobs).max(0);
+                tally.scheduled = jobs.saturating_neg();
+                most = most.max(jobs);
             }
+        }
+        // Those that are due are taken off what is counted, so that it is exact to 10,000.
+        let shelves = query(include_str!("counts_shelves.sql")).bind(&wanted);
+        let shelves = shelves.bind(most.saturating_add(COUNTED as i64 + 1));
+        for row in reading.db.all(shelves).await? {
+            let tally = tallies.entry(get(&row, 0)?).or_default();
+            let scheduled: i64 = get(&row, 1)?;
+            tally.scheduled = tally.scheduled.saturating_add(scheduled).max(0);
+            tally.parked = get(&row, 2)?;
         }
         let running = query(include_str!("counts_running.sql")).bind(reading.now);
         for row in reading.db.all(running).await? {

@@ -123,6 +123,8 @@ faults! {
     HistoryIgnoresAge => "s5_retention_by_age",
     /// History has no number.
     HistoryIgnoresNumber => "s5_retention_by_number",
+    /// Who ended together with one that leaves history leaves with it.
+    TiesLeaveTogether => "s5_the_number_counts_jobs_that_end_together",
     /// Parked jobs are pruned.
     ParkedPruned => "s5_parked_is_never_pruned",
     /// A sweep takes live jobs.
@@ -227,6 +229,12 @@ faults! {
     WalkSkipsOne => "a2_a_walk_sees_each_job_once",
     /// A page that ended early says that it is complete.
     PageSaysComplete => "a2_a_page_has_a_budget",
+    /// A page finds ready and running jobs among the finished.
+    HistoryInTheWay => "a2_history_hides_no_ready_or_running_one",
+    /// Counts look at the first 20,000 jobs, whoever asks.
+    CountsStopAtOthers => "a1_others_work_hides_no_tenant",
+    /// What came due is taken off a count that stopped.
+    DueOffTheCapped => "a2_due_jobs_hide_no_scheduled_ones",
     /// A count that stopped does not say so.
     CountsSayExact => "a2_counts_are_capped",
     /// Nothing waits long.

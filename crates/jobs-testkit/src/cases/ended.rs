@@ -9,7 +9,7 @@ use jobs_core::{
 
 use crate::{
     invariants,
-    kit::{Kit, QUEUE, job, push, take_one, wants},
+    kit::{Kit, QUEUE, checked, job, push, take_one, wants},
     ops::{LAPSE, LATER, cancel, from_queue, hold, look, record, settle, sweep_all, walk},
 };
 
@@ -19,6 +19,7 @@ super::cases![
     s4_the_newest_hundred_are_kept,
     s5_retention_by_age,
     s5_retention_by_number,
+    s5_the_number_counts_jobs_that_end_together,
     s5_parked_is_never_pruned,
 ];
 
@@ -203,6 +204,31 @@ async fn s5_retention_by_number(kit: &Kit) {
     kit.age_secs(130).await;
     sweep_all(&*store).await;
     assert_eq!(listed(&*store, "many").await, [&cancelled[..], &many[5..], &one_more[..]].concat());
+    invariants::hold(&*store).await;
+}
+
+/// Of those that one call ended, as many stay as were asked for, no fewer.
+async fn s5_the_number_counts_jobs_that_end_together(kit: &Kit) {
+    let keeping = Retention { done_per_queue: 30, ..Retention::default() };
+    let store = kit.handle_keeping(keeping).await;
+    for round in 1..=3 {
+        let jobs: Vec<_> = (0..100).map(|_| checked(job("acme"))).collect();
+        assert!(store.enqueue(&jobs).await.iter().all(|answer| answer.is_ok()));
+        let held = hold(&*store, &wants(1), 100).await;
+        for part in held.chunks(40) {
+            let done = |held: &jobs_core::queue::Delivery| jobs_core::Settlement {
+                claim: held.claim.clone(),
+                outcome: Outcome::Done,
+            };
+            let done: Vec<_> = part.iter().map(done).collect();
+            store.settle(&done).await.expect("the store answers");
+        }
+        sweep_all(&*store).await;
+        assert_eq!(listed(&*store, QUEUE).await.len(), 30, "round {round}: as young as they are");
+        kit.age_secs(130).await;
+        sweep_all(&*store).await;
+        assert_eq!(listed(&*store, QUEUE).await.len(), 30, "round {round}: without their stubs");
+    }
     invariants::hold(&*store).await;
 }
 

@@ -82,8 +82,11 @@ impl Store {
             let oldest_kept = if ageless { i64::MIN } else { now - delay_millis(age) };
             let number = if self.faulty(Fault::HistoryIgnoresNumber) { u64::MAX } else { number };
             let too_many = (jobs.len() as u64).saturating_sub(number);
+            let last = usize::try_from(too_many).unwrap_or_default().checked_sub(1);
+            let last = last.filter(|_| self.faulty(Fault::TiesLeaveTogether));
+            let with_it = last.and_then(|last| jobs.iter().nth(last)).map(|(ended, _)| *ended);
             let old = jobs.iter().enumerate().take_while(|(place, (ended, _))| {
-                *ended <= oldest_kept || (*place as u64) < too_many
+                *ended <= oldest_kept.max(with_it.unwrap_or(i64::MIN)) || (*place as u64) < too_many
             });
             stale.extend(old.map(|(_, (_, job))| job.clone()));
         }
