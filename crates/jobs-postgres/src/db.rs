@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     error::{Fault, LATE},
-    options::{Mode, Options},
+    options::{Mode, Options, millis},
 };
 
 /// The connections of one handle.
@@ -45,6 +45,13 @@ struct Idle {
     conn: PgConnection,
 }
 
+/// Behind a pooler, the milliseconds after which the server ends a transaction whose client stalled
+/// between two statements of a call: it may hold locks that all wait for.
+const STALLED: u32 = 5_000;
+/// How often a server looks whether the client of a running statement is still there; without, a
+/// dropped call's statement goes on to its end. Not for the connect options: a server on a system that
+/// cannot tell refuses the setting, and then the connection.
+const LOOK: &str = "SET client_connection_check_interval = '2s'";
 /// How often a call that met a conflict is tried.
 const TRIES: usize = 3;
 
@@ -123,9 +130,11 @@ impl Db {
             Mode::Pooled => {
                 let begin = format!(
                     "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {}; \
-                     SET LOCAL statement_timeout = {}",
-                    self.options.busy.as_millis(),
-                    self.options.deadline.as_millis()
+                     SET LOCAL statement_timeout = {}; \
+                     SET LOCAL search_path = pg_catalog, pg_temp; \
+                     SET LOCAL idle_in_transaction_session_timeout = {STALLED}",
+                    millis(self.options.busy),
+                    millis(self.options.deadline)
                 );
                 conn.execute(sqlx::raw_sql(AssertSqlSafe(begin))).await?;
                 self.seen()?;
@@ -159,7 +168,8 @@ impl Db {
             let mut idle = self.idle();
             let at = idle.iter().rposition(|idle| idle.runtime == runtime);
             // Those of other runtimes, which may have ended, make room.
-            if at.is_none() && idle.len() >= self.options.connections {
+            let used = self.options.connections.saturating_sub(self.turns.available_permits());
+            if at.is_none() && !idle.is_empty() && used + idle.len() > self.options.connections {
                 idle.remove(0);
             }
             at.map(|at| idle.swap_remove(at).conn)
@@ -168,7 +178,7 @@ impl Db {
             Turn { db: self, runtime, since: Instant::now(), answered: false, _permit: permit };
         match idle {
             Some(conn) => Ok((conn, turn)),
-            None => match PgConnection::connect_with(&self.options.own()).await {
+            None => match self.connect().await {
                 Ok(conn) => Ok((conn, turn)),
                 Err(error) => {
                     turn.broke();
@@ -176,6 +186,17 @@ impl Db {
                 }
             },
         }
+    }
+
+    async fn connect(&self) -> sqlx::Result<PgConnection> {
+        let mut conn = PgConnection::connect_with(&self.options.own()).await?;
+        if self.options.mode == Mode::Direct {
+            match conn.execute(sqlx::raw_sql(LOOK)).await {
+                Ok(_) | Err(sqlx::Error::Database(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(conn)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {

@@ -39,6 +39,7 @@ pub struct Options {
     pub(crate) busy: Duration,
     pub(crate) deadline: Duration,
     pub(crate) cut: Option<Arc<Cut>>,
+    pub(crate) tells: bool,
 }
 
 /// The schema unless another is named.
@@ -81,6 +82,7 @@ impl Options {
             busy: Duration::from_secs(2),
             deadline: Duration::from_secs(30),
             cut: None,
+            tells: true,
         }
     }
 
@@ -153,6 +155,12 @@ impl Options {
         Self { cut: Some(Arc::new(Cut::every(round_trips))), ..self }
     }
 
+    /// Sends no wake-ups to other handles. For the measurement of what they cost.
+    #[doc(hidden)]
+    pub fn tells_nobody(self) -> Self {
+        Self { tells: false, ..self }
+    }
+
     /// With which the driver's own connections are opened.
     pub(crate) fn own(&self) -> PgConnectOptions {
         let connect = self
@@ -162,8 +170,9 @@ impl Options {
         match self.mode {
             Mode::Direct => connect.options([
                 ("default_transaction_isolation", "read committed"),
-                ("lock_timeout", &format!("{}ms", self.busy.as_millis())),
-                ("statement_timeout", &format!("{}ms", self.deadline.as_millis())),
+                ("search_path", "pg_catalog, pg_temp"),
+                ("lock_timeout", &format!("{}ms", millis(self.busy))),
+                ("statement_timeout", &format!("{}ms", millis(self.deadline))),
             ]),
             Mode::Pooled => connect.extra_float_digits(None).statement_cache_capacity(0),
         }
@@ -177,4 +186,9 @@ impl Options {
             (Listen::Same, Mode::Pooled) | (Listen::Never, _) => None,
         }
     }
+}
+
+/// As the server takes it, where 0 would be without end.
+pub(crate) fn millis(limit: Duration) -> i32 {
+    i32::try_from(limit.as_millis()).unwrap_or(i32::MAX).max(1)
 }

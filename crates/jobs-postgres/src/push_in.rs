@@ -24,7 +24,8 @@ pub struct PushedIn {
 }
 
 impl PushedIn {
-    /// Wakes idle workers. Call it once the transaction is committed, on a runtime.
+    /// Wakes idle workers. Call it once the transaction is committed. Off a runtime, only those of this
+    /// handle are woken at once; others find the jobs when they next look.
     pub fn wake(self) -> Vec<Pushed> {
         for (jobs, read) in &self.parts {
             enqueue::published(&self.store, &jobs.iter().collect::<Vec<_>>(), read);
@@ -45,7 +46,9 @@ impl Postgres {
     ///
     /// It is one statement, which fails for no reason that a caller could expect: a duplicate and a
     /// held key are answers, and the rest of the transaction goes on. Ids and keys pushed here keep
-    /// other pushes of them waiting until the transaction ends, 2 s at most, so keep it short.
+    /// other pushes of them waiting until the transaction ends, 2 s at most, so keep it short. This
+    /// push itself waits for another transaction's uncommitted id or key for as long as the
+    /// transaction's `lock_timeout` says, which is without end where the caller set none.
     ///
     /// # Cancel safety
     /// Not cancel safe: once its future is dropped half way, roll the transaction back.

@@ -91,10 +91,35 @@ pub(crate) fn job(row: &PgRow, at: usize) -> Result<Job, Fault> {
         authorized_by: get(row, at + 10)?,
         payload,
         run_at: RunAt::At(from_millis(get(row, at + 6)?)),
-        priority: -get::<i16>(row, at + 5)?,
+        priority: priority(get(row, at + 5)?)?,
         max_attempts: Some(small(get(row, at + 12)?)),
         timeout: timeout_of(get(row, at + 13)?),
         key: get::<Option<String>>(row, at + 14)?.map(|text| Key { text, scope }),
         metadata,
     })
+}
+
+fn priority(rank: i16) -> Result<i16, Fault> {
+    rank.checked_neg().ok_or_else(|| Fault::Corrupt(format!("{rank} is no priority's rank")))
+}
+
+/// Whose a row is that cannot be read, for the log, as far as that can be told.
+pub(crate) fn whose(row: &PgRow, tenant: usize, id: usize) -> String {
+    let tenant = get::<Option<String>>(row, tenant).ok().flatten().unwrap_or_else(|| "?".into());
+    let id = get::<Option<Uuid>>(row, id).ok().flatten();
+    format!("{tenant}/{}", id.map_or_else(|| "?".into(), |id| id.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_has_no_priority_is_damage() {
+        assert_eq!(
+            [priority(-100).ok(), priority(0).ok(), priority(7).ok()],
+            [100, 0, -7].map(Some)
+        );
+        assert!(matches!(priority(i16::MIN), Err(Fault::Corrupt(_))));
+    }
 }

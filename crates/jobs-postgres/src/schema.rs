@@ -21,6 +21,7 @@ const MIGRATIONS: &[&[&str]] = &[&[
     include_str!("op/reserve.sql"),
     include_str!("op/renew.sql"),
     include_str!("op/sweep.sql"),
+    include_str!("op/verbs.sql"),
     include_str!("op/retry.sql"),
     include_str!("op/cancel.sql"),
     include_str!("op/delete.sql"),

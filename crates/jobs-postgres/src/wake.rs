@@ -15,6 +15,7 @@ use std::{
 use jobs_core::wake::{Bell, Watch};
 use sqlx::postgres::{PgListener, PgPoolOptions};
 use tokio::{
+    runtime::Handle,
     sync::watch,
     task::JoinHandle,
     time::{Instant, sleep, sleep_until, timeout},
@@ -32,6 +33,9 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 const PROBE: Duration = Duration::from_secs(10);
 /// How long its answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a watcher waits to be heard: what is pushed before that wakes it later, and a worker gives
+/// up after two seconds.
+const OPENS_WITHIN: Duration = Duration::from_secs(1);
 /// Between two attempts to listen again: the first, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -56,7 +60,16 @@ struct Outbox {
 #[derive(Debug)]
 struct Listening {
     task: JoinHandle<()>,
-    heard: watch::Receiver<bool>,
+    stage: Arc<watch::Sender<Stage>>,
+}
+
+/// How far a listener is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Connecting,
+    /// And somebody goes on without it, who is woken once it listens.
+    Late,
+    Listening,
 }
 
 impl Drop for Listening {
@@ -85,29 +98,25 @@ impl Wake {
             self.bell.ring(&queue);
             outbox.queues.insert(queue);
         }
-        if outbox.sending || outbox.queues.is_empty() {
+        if outbox.sending || outbox.queues.is_empty() || !db.options.tells {
             return;
         }
+        // Off a runtime, as after a caller's own transaction, the next call that is on one sends it.
+        let Ok(runtime) = Handle::try_current() else { return };
         outbox.sending = true;
         let at = outbox.sent.map(|sent| sent + DEBOUNCE);
-        let sending = Sending(self.clone());
-        let db = db.clone();
-        tokio::spawn(async move {
+        let sending = Sending(Some(self.clone()));
+        let (wake, db) = (self.clone(), db.clone());
+        runtime.spawn(async move {
             if let Some(at) = at {
                 sleep_until(at).await;
             }
-            sending.0.send(&db).await;
-            drop(sending);
+            let queues = sending.begin();
+            wake.send(&db, queues).await;
         });
     }
 
-    async fn send(&self, db: &Db) {
-        let queues = {
-            let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
-            outbox.sent = Some(Instant::now());
-            outbox.sending = false;
-            std::mem::take(&mut outbox.queues)
-        };
+    async fn send(&self, db: &Db, queues: BTreeSet<String>) {
         let mut payload = self.own.clone();
         for queue in &queues {
             // A payload has room for 7,999 bytes; beyond that everybody is woken.
@@ -144,17 +153,26 @@ impl Wake {
             match listening.upgrade().filter(|listening| !listening.task.is_finished()) {
                 Some(running) => running,
                 None => {
-                    let (ready, heard) = watch::channel(false);
-                    let listener = listen(self.clone(), db.clone(), frontier.clone(), ready);
-                    let started = Arc::new(Listening { task: tokio::spawn(listener), heard });
+                    let stage = Arc::new(watch::Sender::new(Stage::Connecting));
+                    let listener =
+                        listen(self.clone(), db.clone(), frontier.clone(), stage.clone());
+                    let started = Arc::new(Listening { task: tokio::spawn(listener), stage });
                     *listening = Arc::downgrade(&started);
                     started
                 }
             }
         };
-        // What is pushed from now on is heard; where listening fails, polling finds it.
-        let mut heard = listening.heard.clone();
-        timeout(PATIENCE, heard.wait_for(|heard| *heard)).await.ok();
+        // What is pushed from now on is heard. Where that takes longer, polling finds it, and what is
+        // pushed on this handle wakes all the same.
+        let mut heard = listening.stage.subscribe();
+        let heard = heard.wait_for(|stage| *stage == Stage::Listening);
+        if timeout(OPENS_WITHIN, heard).await.is_err() {
+            listening.stage.send_if_modified(|stage| {
+                let connecting = *stage == Stage::Connecting;
+                *stage = if connecting { Stage::Late } else { *stage };
+                connecting
+            });
+        }
         Watch::new(receivers, Some(listening))
     }
 
@@ -175,13 +193,25 @@ impl Wake {
     }
 }
 
-/// Lets the next notification be sent, also when its runtime ends in between.
-struct Sending(Arc<Wake>);
+/// A notification that waits for its moment. Dropped before that, as when its runtime ends, it lets the
+/// next one be sent.
+struct Sending(Option<Arc<Wake>>);
+
+impl Sending {
+    /// What it says; from here on the next one waits for a moment of its own.
+    fn begin(mut self) -> BTreeSet<String> {
+        let Some(wake) = self.0.take() else { return BTreeSet::new() };
+        let mut outbox = wake.outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        outbox.sent = Some(Instant::now());
+        outbox.sending = false;
+        std::mem::take(&mut outbox.queues)
+    }
+}
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        let mut outbox = self.0.outbox.lock().unwrap_or_else(PoisonError::into_inner);
-        if outbox.queues.is_empty() || outbox.sending {
+        if let Some(wake) = &self.0 {
+            let mut outbox = wake.outbox.lock().unwrap_or_else(PoisonError::into_inner);
             outbox.sending = false;
         }
     }
@@ -192,7 +222,12 @@ fn channel(db: &Db) -> String {
     format!("{}_wake", db.options.schema)
 }
 
-async fn listen(wake: Arc<Wake>, db: Arc<Db>, frontier: Arc<Frontier>, ready: watch::Sender<bool>) {
+async fn listen(
+    wake: Arc<Wake>,
+    db: Arc<Db>,
+    frontier: Arc<Frontier>,
+    stage: Arc<watch::Sender<Stage>>,
+) {
     let Some(options) = db.options.listener() else { return };
     let mut wait = AGAIN.0;
     loop {
@@ -203,10 +238,9 @@ async fn listen(wake: Arc<Wake>, db: Arc<Db>, frontier: Arc<Frontier>, ready: wa
             timeout(PATIENCE, listener.listen(&channel(&db))).await??;
             wait = AGAIN.0;
             frontier.forget();
-            if *ready.borrow() {
+            if stage.send_replace(Stage::Listening) != Stage::Connecting {
                 wake.bell.ring_all();
             }
-            ready.send_replace(true);
             loop {
                 match timeout(PROBE, listener.try_recv()).await {
                     Ok(Ok(Some(news))) => wake.hear(&frontier, news.payload()),
@@ -247,5 +281,27 @@ impl From<sqlx::Error> for Gone {
 impl From<tokio::time::error::Elapsed> for Gone {
     fn from(_: tokio::time::error::Elapsed) -> Self {
         Self::Late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_notification_that_never_began_lets_the_next_one_go() {
+        let wake = Arc::new(Wake::default());
+        let outbox = || wake.outbox.lock().expect("not poisoned");
+        outbox().sending = true;
+        drop(Sending(Some(wake.clone())));
+        assert!(!outbox().sending, "its runtime ended while it waited");
+        outbox().sending = true;
+        outbox().queues.insert("work".to_owned());
+        let said = Sending(Some(wake.clone())).begin();
+        assert_eq!((said.len(), outbox().sending), (1, false));
+        // Told while the first is on its way: one more waits for its moment.
+        outbox().sending = true;
+        drop(said);
+        assert!(outbox().sending, "it is not sent twice");
     }
 }

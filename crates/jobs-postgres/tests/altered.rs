@@ -38,7 +38,7 @@ const ALTERED: &[(&str, &str, &str)] = &[
         "uuid",
     ),
     (
-        "ALTER TABLE s.live ALTER lease_until TYPE timestamptz USING to_timestamp(lease_until)",
+        "ALTER TABLE s.live ALTER renewed_at TYPE timestamptz USING to_timestamp(renewed_at)",
         "",
         "timestamp",
     ),
@@ -58,7 +58,7 @@ const ALTERED: &[(&str, &str, &str)] = &[
         "ON CONFLICT",
     ),
     ("ALTER TABLE s.live RENAME TO alive", "ALTER TABLE s.alive RENAME TO live", "live"),
-    ("DROP TABLE s.done", "", "done"),
+    ("DROP TABLE s.done CASCADE", "", "done"),
     (
         "ALTER TYPE s.answer ADD ATTRIBUTE extra text",
         "ALTER TYPE s.answer DROP ATTRIBUTE extra",

@@ -4,14 +4,17 @@ use std::{process::ExitCode, time::Duration};
 
 use jobs_core::Queue;
 use jobs_postgres::{Mode, Options, Postgres};
-use jobs_testkit::kit::{job, push, take};
+use jobs_testkit::{
+    kit::{job, push, take},
+    proxy::{self, Proxy},
+};
 use tokio::time::{Instant, sleep, timeout};
 
 mod common;
 
 use common::{POOLED_URL, Test, drop_schema, number, unique, url, variable, works};
 
-const TESTS: &[Test] = tests![past_the_pooler, by_polling_only];
+const TESTS: &[Test] = tests![past_the_pooler, by_polling_only, while_it_still_connects];
 
 fn main() -> ExitCode {
     common::run(&[common::URL, POOLED_URL], TESTS)
@@ -66,4 +69,31 @@ async fn by_polling_only() {
         works(&other).await;
         drop_schema(&schema).await;
     }
+}
+
+/// The listener's way to the server is silent at first: whoever watches is answered, is woken by this
+/// handle's pushes, and once it listens by others' too.
+async fn while_it_still_connects() {
+    let schema = unique("late");
+    let proxy = Proxy::before(&url()).expect("a proxy");
+    proxy.set(proxy::Mode::Silent);
+    let options = common::options(&schema).listen_on(&proxy.url(&url())).expect("a URL");
+    let (late, other) = (open(options).await, common::store(&schema).await);
+    let since = Instant::now();
+    let mut watch = late.watch(&["work".to_owned()]).await.expect("it watches");
+    let took = since.elapsed();
+    // A worker gives up after two seconds.
+    assert!(took < Duration::from_millis(1900), "it was answered after {took:?}");
+    push(&late, job("acme")).await;
+    timeout(Duration::from_secs(5), watch.woken()).await.expect("its own push wakes it");
+    let pushed = push(&other, job("acme")).await;
+    assert!(timeout(Duration::from_millis(500), watch.woken()).await.is_err(), "it hears nothing");
+    proxy.set(proxy::Mode::Pass);
+    // Because something may have been said before it listened.
+    timeout(Duration::from_secs(20), watch.woken()).await.expect("it listens now");
+    let found = take(&late, 2).await;
+    assert!(found.iter().any(|found| found.job.id == pushed.id), "at once, after a wake-up");
+    push(&other, job("acme")).await;
+    timeout(Duration::from_secs(10), watch.woken()).await.expect("it is told");
+    drop_schema(&schema).await;
 }

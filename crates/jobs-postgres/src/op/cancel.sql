@@ -9,8 +9,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now int8 := jobs.now_ms();
+  f record;
   v jobs.live;
-  v_state int2;
   a jobs.answer;
 BEGIN
   PERFORM jobs.lock_all(p_scope, p_tenants, p_ids);
@@ -19,20 +19,14 @@ BEGIN
     a.part := 3;
     a.at := i;
     a.code := 0;
-    -- Locked as it is read: it may have come back from history since all were locked.
-    SELECT x.* INTO v FROM jobs.live x
-    WHERE x.id = p_ids[i] AND x.tenant = p_tenants[i] AND (p_scope IS NULL OR x.tenant = p_scope)
-    FOR UPDATE;
-    IF NOT FOUND THEN
-      SELECT x.state INTO v_state FROM jobs.done x
-      WHERE x.id = p_ids[i] AND x.tenant = p_tenants[i] AND (p_scope IS NULL OR x.tenant = p_scope)
-        AND NOT x.stub
-      FOR UPDATE;
-      IF FOUND THEN
+    SELECT * INTO f FROM jobs.locked(p_scope, p_tenants[i], p_ids[i]);
+    v := f.live;
+    IF v.id IS NULL THEN
+      IF (f.done).id IS NOT NULL THEN
         a.code := 3;
-        a.state := v_state;
+        a.state := (f.done).state;
       END IF;
-    ELSIF v.state = 2 AND v.lease_until > v_now AND v.lease_until <= v_now + 7200000 THEN
+    ELSIF v.state = 2 AND jobs.is_held(v.lease_until, v.renewed_at, v_now) THEN
       UPDATE jobs.live x SET cancel = true, verb = 'cancel', verb_by = p_by, verb_at = v_now
       WHERE x.id = v.id AND x.tenant = v.tenant;
       a.code := 2;

@@ -7,6 +7,8 @@ use crate::{Postgres, db::get, error::Fault, row::small};
 
 /// How long somebody may hold a snapshot before an operator is told, in seconds.
 const LONG: i64 = 600;
+/// How far behind a replication slot may keep rows, in transactions.
+const FAR: i64 = 5_000_000;
 
 /// Schema, safety settings and clock.
 pub(crate) async fn health(store: &Postgres) -> Result<Check> {
@@ -34,6 +36,20 @@ fn read(row: &PgRow) -> std::result::Result<Check, Fault> {
         findings.push(format!(
             "a transaction has been open for {age} s and keeps dead rows from being vacuumed: end it \
              (pg_stat_activity, backend_xmin)"
+        ));
+    }
+    let prepared: i64 = get(row, 8)?;
+    if prepared > LONG {
+        findings.push(format!(
+            "a transaction has been prepared for {prepared} s and keeps dead rows from being vacuumed: \
+             commit it or roll it back (pg_prepared_xacts)"
+        ));
+    }
+    let behind: i64 = get(row, 9)?;
+    if behind > FAR {
+        findings.push(format!(
+            "a replication slot is {behind} transactions behind and keeps dead rows from being \
+             vacuumed: let its reader catch up, or drop it (pg_replication_slots)"
         ));
     }
     if get::<&str>(row, 7)? == "off" {

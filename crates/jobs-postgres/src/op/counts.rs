@@ -40,12 +40,11 @@ pub(crate) async fn all(store: &Postgres, permit: &Permit<Read>, lanes: &Lanes) 
 fn read(rows: &[PgRow]) -> std::result::Result<Counts, Fault> {
     let mut counts = Counts { complete: true, ..Counts::default() };
     for row in rows {
-        if get::<i16>(row, 0)? > 0 {
-            counts.minutes.push(minute(row)?);
-        } else if counts.lanes.len() < COUNTED_LANES {
-            counts.lanes.push(lane(row)?);
-        } else {
-            counts.complete = false;
+        match get::<i16>(row, 0)? {
+            0 if counts.lanes.len() < COUNTED_LANES => counts.lanes.push(lane(row)?),
+            0 => counts.complete = false,
+            1 => counts.minutes.push(minute(row)?),
+            _ => counts.complete &= get::<i64>(row, 16)? > 0,
         }
     }
     counts.lanes.sort_by(|a, b| (&a.queue, &a.tenant).cmp(&(&b.queue, &b.tenant)));

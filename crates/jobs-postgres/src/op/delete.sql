@@ -9,6 +9,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
   v_now int8 := jobs.now_ms();
+  f record;
   v jobs.live;
   a jobs.answer;
 BEGIN
@@ -18,12 +19,10 @@ BEGIN
     a.part := 3;
     a.at := i;
     a.code := 1;
-    -- Locked as it is read: it may have come back from history since all were locked.
-    SELECT x.* INTO v FROM jobs.live x
-    WHERE x.id = p_ids[i] AND x.tenant = p_tenants[i] AND (p_scope IS NULL OR x.tenant = p_scope)
-    FOR UPDATE;
-    IF FOUND THEN
-      IF v.state = 2 AND v.lease_until > v_now AND v.lease_until <= v_now + 7200000 THEN
+    SELECT * INTO f FROM jobs.locked(p_scope, p_tenants[i], p_ids[i]);
+    v := f.live;
+    IF v.id IS NOT NULL THEN
+      IF v.state = 2 AND jobs.is_held(v.lease_until, v.renewed_at, v_now) THEN
         a.code := 2;
       ELSE
         IF v.keyed > 0 THEN
@@ -32,16 +31,10 @@ BEGIN
         DELETE FROM jobs.live x WHERE x.id = v.id AND x.tenant = v.tenant;
         PERFORM jobs.remove(ARRAY[v.id], ARRAY[v.tenant]);
       END IF;
+    ELSIF (f.done).id IS NOT NULL THEN
+      PERFORM jobs.remove(ARRAY[p_ids[i]], ARRAY[p_tenants[i]]);
     ELSE
-      PERFORM 1 FROM jobs.done x
-      WHERE x.id = p_ids[i] AND x.tenant = p_tenants[i] AND (p_scope IS NULL OR x.tenant = p_scope)
-        AND NOT x.stub
-      FOR UPDATE;
-      IF FOUND THEN
-        PERFORM jobs.remove(ARRAY[p_ids[i]], ARRAY[p_tenants[i]]);
-      ELSE
-        a.code := 0;
-      END IF;
+      a.code := 0;
     END IF;
     RETURN NEXT a;
   END LOOP;

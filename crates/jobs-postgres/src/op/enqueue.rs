@@ -32,6 +32,10 @@ const TRIES: usize = 3;
 pub(crate) const SQL: &str = "SELECT * FROM jobs.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
      $12, $13, $14, $15, $16)";
 
+/// The same, which waits for others' transactions for a moment only.
+const BRIEF: &str = "SELECT * FROM jobs.enqueue_briefly($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, \
+     $12, $13, $14, $15, $16)";
+
 /// Pushes, a lone one together with those that come meanwhile. One with a key is a statement of its
 /// own: it may wait for somebody's transaction.
 pub(crate) async fn all(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
@@ -44,7 +48,7 @@ pub(crate) async fn all(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<
         jobs => {
             let mut answers = Vec::with_capacity(jobs.len());
             for chunk in jobs.chunks(CHUNK) {
-                match push(store, chunk).await {
+                match push(store, SQL, chunk).await {
                     Ok(pushed) => answers.extend(pushed.into_iter().map(Ok)),
                     Err(error) => answers.extend(chunk.iter().map(|_| Err(error.clone()))),
                 }
@@ -54,49 +58,60 @@ pub(crate) async fn all(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<
     }
 }
 
-/// Pushes of several callers: what one of them meets is not the others' (P7).
+/// Pushes of several callers: what one of them meets is not the others' (P7). Where it fails, by halves,
+/// which finds the one in twenty statements of five hundred pushes; what it waits for has been waited
+/// for by then.
 async fn shared(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
-    let error = match push(store, jobs).await {
-        Ok(pushed) => return pushed.into_iter().map(Ok).collect(),
-        Err(error) => error,
-    };
-    let connection = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
-    if jobs.len() == 1 || connection {
-        return jobs.iter().map(|_| Err(error.clone())).collect();
-    }
-    let mut answers = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let pushed = push(store, std::slice::from_ref(job)).await;
-        answers.push(pushed.map(|pushed| pushed[0]));
+    let (mut answers, mut parts, mut sql) = (Vec::with_capacity(jobs.len()), vec![jobs], SQL);
+    while let Some(part) = parts.pop() {
+        match push(store, sql, part).await {
+            Ok(pushed) => answers.extend(pushed.into_iter().map(Ok)),
+            Err(error) => {
+                let connection =
+                    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
+                if part.len() == 1 || connection {
+                    answers.extend(part.iter().map(|_| Err(error.clone())));
+                } else {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+            }
+        }
+        sql = BRIEF;
     }
     answers
 }
 
 /// Stores jobs in order; the first of an id or key wins.
-async fn push(store: &Postgres, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
+async fn push(store: &Postgres, sql: &'static str, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
     let mut answers = Vec::with_capacity(jobs.len());
     let mut rest = jobs;
     while !rest.is_empty() {
         let (head, tail) = rest.split_at(distinct(rest));
         if head.len() >= HALVED && head.iter().all(|job| job.key.is_none()) {
             let (one, other) = head.split_at(head.len() / 2);
-            let (one, other) = tokio::join!(store_all(store, one), store_all(store, other));
+            let (one, other) =
+                tokio::join!(store_all(store, sql, one), store_all(store, sql, other));
             answers.extend(one?);
             answers.extend(other?);
         } else {
-            answers.extend(store_all(store, head).await?);
+            answers.extend(store_all(store, sql, head).await?);
         }
         rest = tail;
     }
     Ok(answers)
 }
 
-async fn store_all(store: &Postgres, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
+async fn store_all(
+    store: &Postgres,
+    sql: &'static str,
+    jobs: &[AuthorizedJob],
+) -> Result<Vec<Pushed>> {
     let mut answers: Vec<Option<Pushed>> = vec![None; jobs.len()];
     let mut left: Vec<usize> = (0..jobs.len()).collect();
     for _ in 0..TRIES {
         let asked: Vec<&AuthorizedJob> = left.iter().map(|at| &jobs[*at]).collect();
-        let rows = store.db.call("enqueue", SQL, |args| bind(args, &asked)).await?;
+        let rows = store.db.call("enqueue", sql, |args| bind(args, &asked)).await?;
         let read = read(&rows, asked.len()).map_err(|fault| fault.into_error("enqueue"))?;
         published(store, &asked, &read);
         for (at, answer) in left.iter().zip(&read.answers) {
@@ -120,9 +135,11 @@ pub(crate) struct Read {
 /// Reads the answer to a push of `count` jobs.
 pub(crate) fn read(rows: &[PgRow], count: usize) -> std::result::Result<Read, Fault> {
     let mut read = Read { answers: vec![Some(Pushed::Stored); count], now: 0 };
+    let mut told = false;
     for row in rows {
         if get::<i16>(row, at::PART)? == 0 {
             read.now = get(row, at::RUN_AT)?;
+            told = true;
             continue;
         }
         let answer = match get::<i16>(row, at::CODE)? {
@@ -136,7 +153,11 @@ pub(crate) fn read(rows: &[PgRow], count: usize) -> std::result::Result<Read, Fa
         let place = read.answers.get_mut(row::place(row)?);
         *place.ok_or_else(|| Fault::Corrupt("an answer is for no job".into()))? = answer;
     }
-    Ok(read)
+    // Stored is what needs no row of its own, so an answer of none at all says nothing.
+    match told {
+        true => Ok(read),
+        false => Err(Fault::Corrupt("a push has no answer".into())),
+    }
 }
 
 /// The lines that these jobs are in now are known to this handle, and who watches is woken. One that

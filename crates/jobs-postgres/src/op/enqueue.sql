@@ -102,3 +102,18 @@ BEGIN
       FROM jobs.key k WHERE k.tenant = s.tenant AND k.key = s.key) y ON true
     WHERE f.id IS NULL;
 END $$;
+
+-- The same for a part of a push that failed as a whole: it waits for others' transactions no longer than
+-- it takes to find out which job has to.
+CREATE FUNCTION jobs.enqueue_briefly(
+  ids uuid[], tenants text[], queues text[], names text[], actions text[], bys text[],
+  payloads bytea[], priorities int2[], attempts int4[], timeouts int8[], keys text[], scopes int2[],
+  metadatas text[], ats int8[], delays int8[], keyed bool
+) RETURNS SETOF jobs.answer LANGUAGE plpgsql
+SET lock_timeout = '100ms'
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  RETURN QUERY SELECT * FROM jobs.enqueue(ids, tenants, queues, names, actions, bys, payloads, priorities,
+    attempts, timeouts, keys, scopes, metadatas, ats, delays, keyed);
+END $$;

@@ -59,8 +59,8 @@ fn read(rows: &[PgRow]) -> std::result::Result<Page, Fault> {
         match view(row) {
             Ok(view) => page.jobs.push(view),
             Err(fault) => {
-                let error = fault.into_error("list");
-                tracing::error!(%error, "a job that cannot be read is left out of a list");
+                let (error, job) = (fault.into_error("list"), row::whose(row, 1, 2));
+                tracing::error!(%error, job, "a job that cannot be read is left out of a list");
             }
         }
     }

@@ -14,7 +14,7 @@ AS $$
 #variable_conflict use_column
 BEGIN
   RETURN QUERY
-    SELECT b.queue, b.tenant, b.id, b.name, coalesce(l.suspect, d.suspect), (-b.priority)::int2,
+    SELECT b.queue, b.tenant, b.id, b.name, coalesce(l.suspect, d.suspect), (-greatest(b.priority, -32767))::int2,
       coalesce(l.run_at, d.run_at), coalesce(l.fence, d.fence), coalesce(l.attempt, d.attempt), b.action,
       b.authorized_by, b.payload, b.max_attempts, b.timeout, b.key, b.key_scope, b.metadata,
       coalesce(l.state, d.state), b.pushed_at, d.ended_at, coalesce(l.cancel, false),
@@ -34,8 +34,12 @@ END $$;
 -- Walks an index newest id first, chunk by chunk, until the page is full, the rows end, or 1,000 rows or
 -- 250 ms are spent. Every row read counts, stubs and those the filters drop too. Answers the page's
 -- jobs, where it ended (null at the end), whether its stretch was looked at whole, and now.
--- Which index: the cold states have their own, of a tenant's queues or of a queue. All else walks the
--- bodies, lane by lane of a tenant or of a queue with at most 200, or all of them, and filters.
+-- Which index: the cold states have their own, of a tenant's queues or of a queue. Running jobs are
+-- those that workers have slots for, and all of a page's scope are read from the index by lease; so are
+-- ready ones from the lines, where no more than 10,000 are in scope. All else walks the bodies, lane by
+-- lane of a tenant or of a queue with at most 200, or all of them, and filters: of a longer backlog, a
+-- page whose newest 1,000 bodies have all ended is empty and says where to go on.
+-- Rejected: an index of ready jobs by lane and id, one more entry to write and one more dead for each job.
 CREATE FUNCTION jobs.list(
   p_tenant text, p_queue text, p_state int2, p_name text, p_id uuid, p_cause text, p_page int4,
   p_after_id uuid, p_after_tenant text
@@ -50,14 +54,16 @@ DECLARE
   c_rows CONSTANT int4 := 1000;
   c_chunk CONSTANT int4 := 250;
   c_lanes CONSTANT int4 := 200;
+  c_few CONSTANT int4 := 10000;
   v_began timestamptz := clock_timestamp();
   v_looked int4 := 0;
   v_id uuid := coalesce(p_after_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff');
-  v_tenant text := coalesce(p_after_tenant, '');
+  -- As the columns sort, whatever the database's collation.
+  v_tenant text COLLATE "C" := coalesce(p_after_tenant, '');
   v_queues text[] := ARRAY[p_queue];
   v_lanes text[] := ARRAY[p_tenant];
   v_ids uuid[];
-  v_tenants text[];
+  v_tenants text[] COLLATE "C";
   v_parts text[];
   v_match bool[];
   v_share int4;
@@ -65,13 +71,36 @@ DECLARE
   v_count int4;
   v_last bool;
   v_end uuid;
-  v_end_tenant text;
+  v_end_tenant text COLLATE "C";
+  v_few bool := false;
+  v_few_ids uuid[];
+  v_few_tenants text[] COLLATE "C";
+  -- '~' is after all names.
+  v_from text := coalesce(p_tenant, '');
+  v_to text := coalesce(p_tenant, '~');
+  v_queue_from text := coalesce(p_queue, '');
+  v_queue_to text := coalesce(p_queue, '~');
+  v_slot int8;
 BEGIN
   ids := '{}';
   tenants := '{}';
   complete := true;
   now := jobs.now_ms();
-  IF p_queue IS NULL AND (p_tenant IS NOT NULL OR p_state IN (0, 3, 5)) THEN
+  IF p_state = 2 THEN
+    v_few := true;
+    v_slot := jobs.floor_of('lease', '', now) / 15000;
+    SELECT array_agg(x.id), array_agg(x.tenant) INTO v_few_ids, v_few_tenants FROM (
+      SELECT v.id, v.tenant FROM jobs.live v
+      WHERE v.state = 2 AND v.lease_slot >= v_slot AND v.queue >= v_queue_from AND v.queue <= v_queue_to
+        AND v.tenant >= v_from AND v.tenant <= v_to AND (v.id, v.tenant) < (v_id, v_tenant)
+      ORDER BY v.id DESC, v.tenant DESC LIMIT c_rows + 1) x;
+  ELSIF p_state = 1 THEN
+    SELECT x.ids, x.tenants, x.complete INTO v_few_ids, v_few_tenants, v_few
+    FROM jobs.ready(p_tenant, p_queue, c_few) x;
+  END IF;
+  IF v_few THEN
+    v_lanes := ARRAY[NULL::text];
+  ELSIF p_queue IS NULL AND (p_tenant IS NOT NULL OR p_state IN (0, 3, 5)) THEN
     IF p_tenant IS NOT NULL THEN
       WITH RECURSIVE q AS (
         (SELECT b.queue FROM jobs.body b ORDER BY b.queue LIMIT 1)
@@ -126,7 +155,14 @@ BEGIN
     v_chunk := greatest(least(c_chunk, c_rows - v_looked), 1);
     -- Each queue gives its share of the chunk.
     v_share := greatest(v_chunk / cardinality(v_queues), 1);
-    IF p_state IN (0, 3) AND p_tenant IS NOT NULL THEN
+    IF v_few THEN
+      v_share := v_chunk;
+      SELECT array_agg(r.id), array_agg(r.tenant), array_agg(''::text) INTO v_ids, v_tenants, v_parts
+      FROM (
+        SELECT x.id, x.tenant FROM unnest(v_few_ids, v_few_tenants) AS x(id, tenant)
+        WHERE (x.id, x.tenant) < (v_id, v_tenant)
+        ORDER BY x.id DESC, x.tenant DESC LIMIT v_share) r;
+    ELSIF p_state IN (0, 3) AND p_tenant IS NOT NULL THEN
       IF p_state = 0 THEN
         SELECT array_agg(r.id ORDER BY r.id DESC), array_agg(r.tenant ORDER BY r.id DESC),
           array_agg(r.queue ORDER BY r.id DESC) INTO v_ids, v_tenants, v_parts
@@ -249,4 +285,48 @@ BEGIN
       RETURN;
     END IF;
   END LOOP;
+END $$;
+
+-- The ready jobs of a tenant, of a queue, or of all, where they are no more than p_most. A tenant's are
+-- sought line by line, with a step for each name that others have work of, of which 20,000 are too many.
+CREATE FUNCTION jobs.ready(p_tenant text, p_queue text, p_most int4)
+RETURNS TABLE (ids uuid[], tenants text[], complete bool) LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  c_steps CONSTANT int4 := 20000;
+  v_queue_from text := coalesce(p_queue, '');
+  v_queue_to text := coalesce(p_queue, '~');
+BEGIN
+  IF p_tenant IS NULL THEN
+    RETURN QUERY
+    SELECT array_agg(x.id), array_agg(x.tenant), count(*) <= p_most FROM (
+      SELECT v.id, v.tenant FROM jobs.live v
+      WHERE v.state = 1 AND v.queue >= v_queue_from AND v.queue <= v_queue_to
+      ORDER BY v.queue, v.name, v.suspect LIMIT p_most + 1) x;
+    RETURN;
+  END IF;
+  RETURN QUERY
+  WITH RECURSIVE names AS (
+    (SELECT v.queue, v.name, v.suspect FROM jobs.live v
+      WHERE v.state = 1 AND v.queue >= v_queue_from AND v.queue <= v_queue_to
+      ORDER BY v.queue, v.name, v.suspect LIMIT 1)
+    UNION ALL
+    SELECT x.* FROM names t CROSS JOIN LATERAL (
+      SELECT v.queue, v.name, v.suspect FROM jobs.live v
+      WHERE v.state = 1 AND v.queue <= v_queue_to
+        AND (v.queue, v.name, v.suspect) > (t.queue, t.name, t.suspect)
+      ORDER BY v.queue, v.name, v.suspect LIMIT 1) x
+  ), walked AS MATERIALIZED (SELECT * FROM names LIMIT c_steps)
+  SELECT array_agg(x.id), array_agg(p_tenant),
+    count(*) <= p_most AND (SELECT count(*) FROM walked) < c_steps
+  FROM (
+    SELECT y.id FROM walked t CROSS JOIN LATERAL (
+      SELECT v.id FROM jobs.live v
+      WHERE v.state = 1 AND v.queue = t.queue AND v.name = t.name AND v.suspect = t.suspect
+        AND v.tenant = p_tenant LIMIT p_most + 1) y
+    LIMIT p_most + 1) x;
 END $$;

@@ -153,7 +153,9 @@ fn read(
                 Ok(delivery) => reserved.deliveries.push(delivery),
                 Err(fault) => {
                     let error = fault.into_error("reserve");
-                    tracing::error!(%error, "a job that cannot be read is left to its lease's end");
+                    let job = row::whose(row, at::TENANT, at::ID);
+                    let what = "a job that cannot be read is left to its lease's end";
+                    tracing::error!(%error, job, "{what}");
                 }
             },
             2 => {

@@ -181,8 +181,13 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
-  DELETE FROM jobs.key k USING unnest(ids, tenants) AS n(id, tenant), jobs.body b
-  WHERE b.id = n.id AND b.tenant = n.tenant AND k.tenant = b.tenant AND k.key = b.key AND k.id = b.id;
+  -- Locked in the order in which pushes take them.
+  DELETE FROM jobs.key k USING (
+    SELECT x.tenant, x.key FROM unnest(ids, tenants) AS n(id, tenant)
+    JOIN jobs.body b ON b.id = n.id AND b.tenant = n.tenant
+    JOIN jobs.key x ON x.tenant = b.tenant AND x.key = b.key AND x.id = b.id
+    ORDER BY x.tenant, x.key FOR UPDATE OF x) o
+  WHERE k.tenant = o.tenant AND k.key = o.key;
 END $$;
 
 -- Forgets all but the newest hundred attempts.

@@ -41,6 +41,7 @@ const INSTANTS: &[(&str, &[&str])] = &[
     ("attempt", &["started_at", "ended_at"]),
     ("taken", &["until"]),
     ("worker", &["since", "seen"]),
+    ("swept", &["floor", "next", "cut", "cut_at"]),
 ];
 
 impl Schemas {
