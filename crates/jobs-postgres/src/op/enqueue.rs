@@ -58,10 +58,21 @@ pub(crate) async fn all(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<
     }
 }
 
-/// Pushes of several callers: what one of them meets is not the others' (P7). Where it fails, by halves,
-/// which finds the one in twenty statements of five hundred pushes; what it waits for has been waited
-/// for by then.
+/// Pushes of several callers, in two halves at once where they are many: each half is stored and
+/// answered by itself.
 async fn shared(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
+    if jobs.len() < HALVED {
+        return each(store, jobs).await;
+    }
+    let (one, other) = jobs.split_at(jobs.len() / 2);
+    let (mut answers, others) = tokio::join!(each(store, one), each(store, other));
+    answers.extend(others);
+    answers
+}
+
+/// Pushes of which what one meets is not the others' (P7). Where they fail, by halves, which finds the
+/// one in twenty statements of five hundred pushes; what it waits for has been waited for by then.
+async fn each(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
     let (mut answers, mut parts, mut sql) = (Vec::with_capacity(jobs.len()), vec![jobs], SQL);
     while let Some(part) = parts.pop() {
         match push(store, sql, part).await {
