@@ -38,6 +38,7 @@ DECLARE
   v_began timestamptz;
   v_look_took int4;
   v_several bool;
+  v_others bool := p_more;
   v_scale int4 := 1;          -- so many times what is wanted has to be asked for
   v_counts int4[];
   t record;
@@ -91,8 +92,15 @@ BEGIN
       WHERE l.has AND (v_free > 0 OR l.quick);
     END IF;
     IF t.tenants IS NULL THEN
-      -- Not filled by what was found: on to where the look ended.
+      -- Not filled by what was found: on to where the look ended, and once around, where the handle knows
+      -- of others: those that it sent may all have been empty.
       v_looks := v_looks + 1;
+      IF v_last.name IS NULL AND v_others THEN
+        v_last.name := '';
+        v_last.suspect := false;
+        v_last.tenant := '';
+        v_others := false;
+      END IF;
       EXIT WHEN v_last.name IS NULL OR v_looks >= c_looks;
       v_found := ARRAY(SELECT x FROM jobs.look(p_queue, p_names, v_last.name, v_last.suspect,
         v_last.tenant, look_most, CASE p_look WHEN 1 THEN v_lines END) x);
