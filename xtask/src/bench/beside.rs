@@ -1,5 +1,9 @@
 //! Measures another program in turn with ours, on the same work, and compares them pair by pair.
 //!
+//! It is given our words after its own, so a program of several workloads runs the one of ours, its
+//! `--mode drain` for ours, whatever its own words were. Where one says its durability by a word that
+//! its settings do not keep, the word is compared and the note on the figures has to say so.
+//!
 //! Compared is only what did the same: with the same durability, each job once and none left. A pair
 //! in which theirs did not is printed with what was wrong, and has no part in the median.
 
@@ -77,6 +81,7 @@ fn pairs(of: &Options, programs: &Programs, workload: &Workload, other: &str) ->
             "workload": format!("{}{}", workload.name, metric.suffix),
             "slots": workload.slots,
             "unit": "ours / theirs",
+            "better": if metric.unit.ends_with("/s") { "more" } else { "less" },
             "beside": other,
             "median": rounded(median),
             "min": min,
@@ -102,7 +107,9 @@ fn in_turn<T>(pair: usize, ours: impl FnOnce() -> T, theirs: impl FnOnce() -> T)
 /// What is wrong with a run of theirs: jobs that ran twice, were left, or never ran. Speed is worth
 /// nothing there.
 fn flaws(line: &Value, jobs: usize) -> Vec<(&'static str, f64)> {
-    let missing = line.figure("distinct").map(|distinct| jobs as f64 - distinct);
+    // What a latency's line calls otherwise.
+    let ran = line.figure("distinct").or_else(|| line.figure("seen"));
+    let missing = ran.map(|ran| jobs as f64 - ran);
     let found = [
         ("dups", line.figure("dups")),
         ("left_in_store", line.figure("left_in_store")),
@@ -157,6 +164,7 @@ mod tests {
         let line = json!({ "dups": 0, "left_in_store": 3, "distinct": 10 });
         assert_eq!(flaws(&line, 10), [("left_in_store", 3.0)]);
         assert_eq!(flaws(&json!({ "dups": 0, "distinct": 10 }), 10), []);
+        assert_eq!(flaws(&json!({ "p50_ms": 1, "seen": 7 }), 10), [("missing", 3.0)]);
         assert_eq!(flaws(&json!({ "jobs_per_s": 1 }), 10), [], "a push has no runs");
     }
 

@@ -4,7 +4,9 @@ use std::{
     cell::Cell,
     env,
     path::PathBuf,
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -16,6 +18,8 @@ use crate::{
     stores::{STORES, Store},
 };
 
+/// How long one run may take: the longest of ours needs a part of it.
+const LIMIT: Duration = Duration::from_secs(900);
 /// The example that measures, and the one that counts allocations.
 const EXAMPLES: [&str; 2] = ["bench", "allocations"];
 
@@ -92,13 +96,12 @@ impl Programs {
         command.args(["--concurrency", &is.slots.to_string()]);
         command.args(["--payload", &of.payload.to_string()]);
         command.envs(self.ready.environment.iter().cloned()).stdin(Stdio::null());
-        let output = command.stderr(Stdio::inherit()).output();
-        let output = output.map_err(|error| format!("{command:?}: {error}"))?;
+        let ended = within(command.stderr(Stdio::inherit()), LIMIT);
         self.forget(run)?;
-        if !output.status.success() {
-            return Err(format!("the program ended with {}", output.status));
+        let (status, text) = ended?;
+        if !status.success() {
+            return Err(format!("the program ended with {status}"));
         }
-        let text = String::from_utf8_lossy(&output.stdout);
         let line = text.lines().rev().find(|line| line.starts_with('{'));
         let line = line.ok_or_else(|| format!("it printed no JSON line: {text}"))?;
         serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))
@@ -115,6 +118,30 @@ impl Programs {
         }
         (self.store.forget)(&self.ready, run)
     }
+}
+
+/// Runs a program that prints little, and ends it when it takes longer.
+fn within(command: &mut Command, limit: Duration) -> Result<(ExitStatus, String), String> {
+    let said = |error: std::io::Error| format!("a program cannot be run: {error}");
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(said)?;
+    let output = child.stdout.take();
+    // It is read beside, or a full pipe would hold the program up.
+    let read = thread::spawn(move || output.map(std::io::read_to_string).transpose());
+    let since = Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(said)? {
+            Some(status) => break status,
+            None if since.elapsed() > limit => {
+                // It may have ended meanwhile.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("{command:?} did not end within {limit:?}"));
+            }
+            None => thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let text = read.join().map_err(|_| "its output cannot be read".to_owned())?;
+    Ok((status, text.map_err(said)?.unwrap_or_default()))
 }
 
 /// The examples of a package, built, by name.
@@ -141,6 +168,15 @@ fn executable(line: &str) -> Option<(String, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let mut quick = Command::new("echo");
+        let (status, text) = within(quick.arg("{}"), Duration::from_secs(10)).unwrap();
+        assert!(status.success() && text == "{}\n");
+        let hangs = within(Command::new("sleep").arg("60"), Duration::from_millis(100));
+        assert!(hangs.unwrap_err().contains("did not end within 100ms"));
+    }
 
     #[test]
     fn programs_are_found_in_what_cargo_says() {

@@ -17,8 +17,14 @@ use super::{
 
 /// Until a worker that starts is idle.
 pub(super) const SETTLES: Duration = Duration::from_millis(500);
-/// Between two pushes: long enough for the worker to be idle again.
-const APART: Duration = Duration::from_millis(20);
+/// Between two looks at what is left.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Between two pushes: long enough for the worker to be idle again, and by chance, so that the pushes
+/// meet every phase of a poll that has a period of its own.
+fn apart() -> Duration {
+    Duration::from_micros(fastrand::u64(20_000..40_000))
+}
 
 /// Pusher and worker in one process.
 pub(super) async fn run(store: Arc<dyn Admin>, args: &Args) -> Result<Found> {
@@ -41,7 +47,7 @@ pub(super) async fn push(store: &dyn Admin, args: &Args) -> Result<()> {
     for i in 0..args.jobs {
         let (grant, job) = jobs.job(i, Some(now()))?;
         let _stored = store.push(grant, job).await?;
-        sleep(APART).await;
+        sleep(apart()).await;
     }
     let start = Instant::now();
     loop {
@@ -50,7 +56,7 @@ pub(super) async fn push(store: &dyn Admin, args: &Args) -> Result<()> {
             left if start.elapsed() > args.patience() => {
                 return Err(format!("{left} jobs are left").into());
             }
-            _ => sleep(APART).await,
+            _ => sleep(LOOK).await,
         }
     }
 }

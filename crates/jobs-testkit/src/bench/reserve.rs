@@ -1,4 +1,6 @@
 //! Workload: what a reserve costs with so many jobs waiting. What was taken stays taken, so few are.
+//! Where a commit waits for the disk, that is in every figure and hides how the rest grows: read the
+//! growth at a durability that does not (`--durability normal`).
 
 use std::time::{Duration, Instant};
 

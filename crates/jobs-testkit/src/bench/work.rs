@@ -173,7 +173,12 @@ pub(super) async fn left(store: &dyn Admin) -> Result<u64> {
 
 /// Finished jobs that the store can still show.
 pub(super) async fn history(store: &dyn Admin) -> Result<u64> {
-    let mut list = List { state: Some(State::Done), page: 1000, ..List::default() };
+    listed(store, Some(State::Done)).await
+}
+
+/// Jobs that the store lists, in this state or in any.
+pub(super) async fn listed(store: &dyn Admin, state: Option<State>) -> Result<u64> {
+    let mut list = List { state, page: 1000, ..List::default() };
     let mut found = 0;
     loop {
         let page = store.list(&operator().await, &list).await?;
