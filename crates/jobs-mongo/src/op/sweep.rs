@@ -191,14 +191,21 @@ async fn prune(store: &Mongo, now: i64, swept: &mut Swept) -> std::result::Resul
             doc! { "$project": { "ended_at": 1, "_id": 0 } },
         ];
         let excess = union(store, [newest].into_iter()).await?;
-        let excess = excess.first().and_then(|row| date(row, "ended_at")).unwrap_or(i64::MIN);
-        let cut = excess.max(now.saturating_sub(delay_millis(retention.done)));
+        let excess = excess.first().and_then(|row| date(row, "ended_at"));
+        let aged = now.saturating_sub(delay_millis(retention.done));
+        let cut = excess.map_or(aged, |excess| aged.max(excess.saturating_sub(1)));
         let filter = doc! { "state": 4_i32, "queue": &queue, "ended_at": { "$lte": at(cut) } };
-        leave(store, filter, "ended_at", swept).await?;
+        leave(store, filter, doc! { "ended_at": 1 }, BATCH, swept).await?;
+        if let Some(together) = excess.filter(|excess| *excess > cut)
+            && swept.pruned < BATCH
+        {
+            excess_of(store, &queue, together, retention.done_per_queue, swept).await?;
+        }
     }
     if swept.pruned < BATCH {
         let cut = now.saturating_sub(delay_millis(retention.cancelled));
-        leave(store, doc! { "gone": { "$lte": at(cut) } }, "gone", swept).await?;
+        let gone = doc! { "gone": { "$lte": at(cut) } };
+        leave(store, gone, doc! { "gone": 1 }, BATCH, swept).await?;
     }
     // What is left of history answers for two minutes.
     let over = at(now - delay_millis(STUB));
@@ -249,17 +256,41 @@ async fn count_done(store: &Mongo, filter: &Document) -> std::result::Result<(),
     Ok(())
 }
 
-/// Takes some out of history. What answers pushes and settlements of the last two minutes stays.
+/// Of those that ended together at the oldest instant to stay, takes as many out of history as are more
+/// than `keep`, and no more.
+async fn excess_of(
+    store: &Mongo,
+    queue: &str,
+    together: i64,
+    keep: u64,
+    swept: &mut Swept,
+) -> std::result::Result<(), Fault> {
+    let of = |ended: Document| doc! { "state": 4_i32, "queue": queue, "ended_at": ended };
+    let stay =
+        vec![doc! { "$match": of(doc! { "$gte": at(together) }) }, doc! { "$count": "stay" }];
+    let rows = union(store, [stay].into_iter()).await?;
+    let stay = rows.first().and_then(|row| int(row, "stay")).unwrap_or_default();
+    let more = u64::try_from(stay).unwrap_or_default().saturating_sub(keep);
+    if more > 0 {
+        let more = usize::try_from(more).unwrap_or(usize::MAX);
+        // In one order for all: two sweeps at once take the same.
+        leave(store, of(doc! { "$eq": at(together) }), doc! { "_id": 1 }, more, swept).await?;
+    }
+    Ok(())
+}
+
+/// Takes up to `most` out of history. What answers pushes and settlements of the last two minutes stays.
 async fn leave(
     store: &Mongo,
     filter: Document,
-    by: &str,
+    by: Document,
+    most: usize,
     swept: &mut Swept,
 ) -> std::result::Result<(), Fault> {
-    let left = i64::try_from(BATCH.saturating_sub(swept.pruned)).unwrap_or_default();
+    let most = most.min(BATCH.saturating_sub(swept.pruned)).max(1);
     let find = doc! {
-        "find": store.db.name("jobs"), "filter": filter.clone(), "sort": { by: 1 },
-        "limit": left.max(1), "projection": { "_id": 1 },
+        "find": store.db.name("jobs"), "filter": filter.clone(), "sort": by,
+        "limit": i64::try_from(most).unwrap_or(i64::MAX), "projection": { "_id": 1 },
     };
     let rows = store.db.rows(find).await?;
     let ids: Vec<Bson> = rows.iter().filter_map(|row| row.get("_id").cloned()).collect();
