@@ -78,7 +78,7 @@ pub(crate) struct Filter {
     #[arg(long, value_parser = name)]
     pub name: Option<String>,
     /// Only jobs whose last cause contains this text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = text)]
     pub cause: Option<String>,
 }
 
@@ -104,6 +104,14 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
         false => Err("a name is [a-z0-9][a-z0-9._:-]{0,63}".to_owned()),
+    }
+}
+
+/// An empty one is in every cause: a script's unset variable would mean all jobs that ever failed.
+fn text(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("which text? an empty one is in every cause".to_owned()),
+        false => Ok(text.to_owned()),
     }
 }
 

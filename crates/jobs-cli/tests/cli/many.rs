@@ -175,6 +175,9 @@ async fn a_filter_or_ids(place: &Place) {
         ran.says(2, &[&format!("{verb} which jobs?"), "--queue"]);
         let ran = place.run(&format!("jobs {verb} {} --queue work --tenant acme", unknown()));
         ran.says(2, &["two different things"]);
+        // As of a script's variable that is not set.
+        let ran = place.run(&format!("jobs {verb} --cause= --tenant acme --yes"));
+        ran.says(2, &["which text? an empty one is in every cause"]);
     }
 }
 

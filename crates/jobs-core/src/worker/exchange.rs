@@ -65,8 +65,11 @@ impl Exchange {
     /// One round trip, if there is anything to say.
     async fn once(&mut self) -> bool {
         let now = Instant::now();
-        let waits = now < self.settle.at || self.rides(now);
-        let batch = if waits { Vec::new() } else { self.settler.batch() };
+        let rides = self.rides(now);
+        let batch = if rides || now < self.settle.at { Vec::new() } else { self.settler.batch() };
+        if !batch.is_empty() {
+            self.riding = None;
+        }
         let waiting = self.shared.settlements.borrow().len();
         let may_ask = now >= self.reserve.at
             && (self.settle.failures == 0 || waiting + batch.len() < MOST_WAITING)

@@ -16,6 +16,8 @@ use crate::soak::{
 const PROMISE: &str = "a live job is not taken";
 /// Until the end of a process is written down.
 const NOTICED: i64 = 500_000;
+/// The longest that a worker waits for an answer.
+const CALL: i64 = 10_000_000;
 const SOON: &str = "a lost job runs again soon";
 
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
@@ -25,7 +27,10 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         let Event::Lost { job, fence, call } = &line.event else { continue };
         let Some(story) = evidence.ledger.stories.get(job) else { continue };
         let excuse = match call.as_str() {
-            "renew" => settled(story, &line.by, *fence, line.at) || ended(evidence, job, *fence),
+            "renew" => {
+                settled(story, &line.by, *fence, line.at)
+                    || ended(evidence, job, (&line.by, *fence), line.at)
+            }
             _ => repeated(story, &line.by, *fence, line.at),
         };
         let by = (line.by.as_str(), *fence);
@@ -127,10 +132,12 @@ fn settled(story: &Story, by: &str, fence: i64, at: i64) -> bool {
 }
 
 /// A worker that was killed before its settlement was answered wrote nothing down; the store did.
-fn ended(evidence: &Evidence, job: &JobRef, fence: i64) -> bool {
-    evidence.store.jobs.get(job).is_some_and(|kept| {
-        kept.attempts.iter().any(|a| a.fence == fence && a.outcome != OutcomeKind::Lost)
-    })
+fn ended(evidence: &Evidence, job: &JobRef, (by, fence): (&str, i64), at: i64) -> bool {
+    let died = |(from, to): &Span| *to == i64::MAX && (at..at + CALL).contains(from);
+    evidence.danger.down(by).iter().any(died)
+        && evidence.store.jobs.get(job).is_some_and(|kept| {
+            kept.attempts.iter().any(|a| a.fence == fence && a.outcome != OutcomeKind::Lost)
+        })
 }
 
 /// A lost reply makes a call twice, and the second may come after the job's next delivery.

@@ -295,6 +295,12 @@ fn a_claim_that_was_answered_lost() {
     };
     scene(|s, job| lost(s, job, "renew"))
         .finds(TAKEN, "renew of fence 1 by w0.1 was answered lost");
+    // It was settled by a call of which the worker, killed, heard no more.
+    scene(|s, job| {
+        lost(s, job, "renew");
+        s.say(19, "main", gone("w0.1"));
+    })
+    .in_order();
     // It was settled meanwhile.
     let settled = |told| {
         scene(move |s, job| {
