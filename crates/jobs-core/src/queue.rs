@@ -56,7 +56,8 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// - **P4** No `run_at` means now, by the store's clock, and the past means now
     ///   (`p4_the_past_means_now`).
     /// - **P5** 10,000 jobs are answered one by one, in order, and each keeps its own fields
-    ///   (`p5_bulk_answers_in_order`, `p5_each_of_a_bulk_keeps_its_own`).
+    ///   (`p5_bulk_answers_in_order`, `p5_each_of_a_bulk_keeps_its_own`), however large together
+    ///   (`p5_a_bulk_of_large_payloads`).
     /// - **P6** Where the store has transactions, the driver's own `push_in` pushes inside the
     ///   caller's: commit publishes, rollback leaves nothing
     ///   (`p6_commit_publishes_and_rollback_leaves_nothing`, `p6_a_bulk_is_one_transaction`); a
@@ -90,7 +91,8 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     ///   (`r5_workers_with_different_names`). A lone tenant gets
     ///   everything (`r5_a_lone_tenant_gets_everything`); weights 3:1 give 3:1 within 10 %
     ///   (`r5_weights_three_to_one`); a lane that returns gets no credit for idleness
-    ///   (`r5_idleness_earns_no_credit`). Lanes without work cost nothing
+    ///   (`r5_idleness_earns_no_credit`); what small lanes leave of a wish is shared as well
+    ///   (`r5_small_lanes_leave_the_rest_shared`). Lanes without work cost nothing
     ///   (`r5_drained_and_paused_lanes_cost_nothing`).
     /// - **R6** It sees every push and retry of the same handle (`r6_own_pushes_are_visible`), and
     ///   those of another handle within 250 ms (`r6_other_handles_pushes_are_visible`). A

@@ -13,7 +13,7 @@ use crate::{
     db::written,
     error::{DUPLICATE, Fault},
     frontier::Line,
-    op::enqueue::{Stored, clashes, published},
+    op::enqueue::{Stored, clashes, fits, published},
     row::{self, held, id, token},
 };
 
@@ -65,7 +65,7 @@ impl Mongo {
             let now = self.db.now().await?;
             let mut rest = jobs;
             while !rest.is_empty() {
-                let (head, tail) = rest.split_at(distinct(rest));
+                let (head, tail) = rest.split_at(distinct(rest).min(fits(rest)));
                 self.some(session, head, now, &mut done).await?;
                 rest = tail;
             }

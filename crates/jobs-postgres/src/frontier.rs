@@ -206,11 +206,15 @@ impl Frontier {
     pub fn answered(&self, queue: &str, names: &[String], asked: &Asked, answered: Answered) {
         let mut inner = self.lock();
         inner.count += 1;
-        // Forgotten meanwhile, it is looked for again: what woke may have come after this answer.
-        let Some(known) = inner.queues.get_mut(queue).filter(|known| known.since <= asked.count)
-        else {
+        let Some(known) = inner.queues.get_mut(queue) else { return };
+        if known.since > asked.count {
+            // Forgotten meanwhile, it is looked for again: what woke may have come after this answer.
+            // The next look goes on all the same.
+            if let (Some(look), true) = (known.looks.get_mut(names), asked.look.is_some()) {
+                look.after = answered.looked_to.unwrap_or_default();
+            }
             return;
-        };
+        }
         known.nows.extend(answered.nows);
         let look = known.looks.entry(names.to_vec()).or_insert_with(|| Look::none(asked.at));
         let noted_since = look.noted > asked.count;
@@ -294,11 +298,17 @@ impl Frontier {
         inner.queues.clear();
     }
 
-    /// The same for one queue.
+    /// Everything of one queue is looked for again, on from where its looks were: begun anew each time,
+    /// those that somebody's steady pushes make would never see more lines than the first look does (R5).
     pub fn forget_queue(&self, queue: &str) {
         let mut inner = self.lock();
         inner.count += 1;
-        inner.queues.remove(queue);
+        let count = inner.count;
+        let Some(known) = inner.queues.get_mut(queue) else { return };
+        known.since = count;
+        for look in known.looks.values_mut() {
+            (look.whole, look.since) = (false, 0);
+        }
     }
 }
 
@@ -368,6 +378,20 @@ mod tests {
         answer(&frontier, &asked, &[("c", true)], None);
         let asked = ask(&frontier);
         assert_eq!((tenants(&asked), asked.look.clone()), (vec!["a", "b", "c"], None));
+    }
+
+    #[test]
+    fn wake_ups_do_not_begin_a_look_anew() {
+        let frontier = Frontier::default();
+        answer(&frontier, &ask(&frontier), &[("a", true), ("b", true)], Some("b"));
+        frontier.forget_queue("q");
+        let asked = ask(&frontier);
+        assert_eq!((tenants(&asked), asked.look.clone()), (vec!["a", "b"], Some(line("b"))));
+        assert!(asked.all && asked.due_since == 0, "what lies before a known place is looked for");
+        // Nor one that comes while a look is under way.
+        frontier.forget_queue("q");
+        answer(&frontier, &asked, &[("c", true)], Some("c"));
+        assert_eq!(ask(&frontier).look, Some(line("c")));
     }
 
     #[test]

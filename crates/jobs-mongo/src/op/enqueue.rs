@@ -14,8 +14,10 @@ use crate::{
 
 /// Jobs of one statement.
 const CHUNK: usize = 1000;
-/// Most bytes of one statement's payloads: a message may have 48 MB.
-const BYTES: usize = 16 * 1024 * 1024;
+/// Most bytes of one statement: its body is one document, of which a server takes 16 MiB.
+const BYTES: usize = 12 * 1024 * 1024;
+/// Bytes of a document, at most, beside what its payload, metadata and key have: names, ids, its line.
+const REST: usize = 2048;
 /// How often a push that meets the end of somebody's transaction is made.
 const TRIES: usize = 3;
 
@@ -45,10 +47,13 @@ pub(crate) async fn all(store: &Mongo, jobs: &[AuthorizedJob]) -> Vec<Result<Pus
 }
 
 /// How many from the front go into one statement.
-fn fits(jobs: &[AuthorizedJob]) -> usize {
+pub(crate) fn fits(jobs: &[AuthorizedJob]) -> usize {
     let mut bytes = 0;
     let fitting = jobs.iter().take(CHUNK).take_while(|job| {
-        bytes += job.payload.as_str().len();
+        let metadata = job.metadata.iter().map(|(name, value)| name.len() + value.len() + 16);
+        // The key is there twice.
+        let key = job.key.as_ref().map_or(0, |key| 2 * key.text.len());
+        bytes += job.payload.as_str().len() + metadata.sum::<usize>() + key + REST;
         bytes <= BYTES
     });
     fitting.count().max(1)

@@ -37,8 +37,9 @@ DECLARE
   v_looks int4 := 0;
   v_began timestamptz;
   v_look_took int4;
+  v_paused bool;
   v_several bool;
-  v_others bool := p_more;
+  v_others bool := p_more OR (p_look > 0 AND look_name > '');
   v_scale int4 := 1;          -- so many times what is wanted has to be asked for
   v_counts int4[];
   t record;
@@ -57,7 +58,8 @@ BEGIN
   v_ids := '{}';
   v_tenants := '{}';
   v_now := jobs.now_ms();
-  IF (SELECT q.paused_until > v_now FROM jobs.queue q WHERE q.queue = p_queue) THEN
+  v_paused := coalesce((SELECT q.paused_until > v_now FROM jobs.queue q WHERE q.queue = p_queue), false);
+  IF v_paused THEN
     v_most := 0;
   ELSE
     -- What was committed later than it was due is looked for with the lines; what even then is not, a
@@ -92,7 +94,7 @@ BEGIN
       WHERE l.has AND (v_free > 0 OR l.quick);
     END IF;
     IF t.tenants IS NULL THEN
-      -- Not filled by what was found: on to where the look ended, and once around, where the handle knows
+      -- Not filled by what was found: on to where the look ended, and once around, where it began in the middle or the handle knows
       -- of others: those that it sent may all have been empty.
       v_looks := v_looks + 1;
       IF v_last.name IS NULL AND v_others THEN
@@ -144,7 +146,8 @@ BEGIN
     INSERT INTO jobs.taken (nonce, until, ids, tenants)
     VALUES (p_nonce, v_now + p_lease, v_ids, v_tenants);
   END IF;
-  IF cardinality(v_ids) < p_most AND v_due IS NULL THEN
+  -- Of a paused queue what is due is no reason to come back.
+  IF cardinality(v_ids) < p_most AND v_due IS NULL AND NOT v_paused THEN
     SELECT min(x.run_at) INTO v_due FROM unnest(p_names) AS s(name)
     CROSS JOIN LATERAL (
       SELECT v.run_at FROM jobs.live v

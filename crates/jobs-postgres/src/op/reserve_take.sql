@@ -15,6 +15,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
+  c_batch CONSTANT int4 := 8;
   v_at int4[];
   v_ended int4[];
   v_lanes int4[];
@@ -45,16 +46,21 @@ BEGIN
         AND v.tenant = l.tenant AND (v.rank, v.run_at, v.id) >= (l.rank, l.due, l.id)
       ORDER BY v.rank, v.run_at, v.id LIMIT l.count
       FOR UPDATE SKIP LOCKED) x
-  ), o AS (
-    SELECT c.*, row_number() OVER (PARTITION BY c.lane ORDER BY c.rank, c.run_at, c.id) AS nth,
-      sum((NOT c.quick)::int4) OVER (ORDER BY c.lane, c.rank, c.run_at, c.id) AS slow
+  ), n AS (
+    SELECT c.*, row_number() OVER (PARTITION BY c.lane ORDER BY c.rank, c.run_at, c.id) AS nth
     FROM c WHERE NOT v_plain
+  ), o AS (
+    -- Where more was asked for than is wanted, what is too much goes visit by visit (R5).
+    SELECT n.*, (n.nth - 1) / c_batch AS visit, sum((NOT n.quick)::int4)
+      OVER (ORDER BY (n.nth - 1) / c_batch, n.lane, n.nth) AS slow
+    FROM n WHERE n.nth <= n.count
   ), p AS MATERIALIZED (
     SELECT c.* FROM c WHERE v_plain
     UNION ALL
-    (SELECT o.place, o.id, o.rank, o.run_at, o.keyed, o.tenant, o.name, o.suspect, o.quick, o.at, o.lane, o.count
-    FROM o WHERE o.nth <= o.count AND (o.quick OR o.slow <= p_free)
-    ORDER BY o.lane, o.rank, o.run_at, o.id LIMIT p_most)
+    (SELECT w.place, w.id, w.rank, w.run_at, w.keyed, w.tenant, w.name, w.suspect, w.quick, w.at, w.lane, w.count
+    FROM (SELECT o.* FROM o WHERE o.quick OR o.slow <= p_free
+      ORDER BY o.visit, o.lane, o.nth LIMIT p_most) w
+    ORDER BY w.lane, w.rank, w.run_at, w.id)
   ), u AS (
     -- By where the row is, which its lock keeps there.
     UPDATE jobs.live v SET state = 2, attempt = v.attempt + 1, fence = v.fence + 1,

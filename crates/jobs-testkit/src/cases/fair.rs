@@ -21,6 +21,7 @@ super::cases![
     r5_a_newcomer_behind_100_000,
     r5_fair_under_concurrent_reservers,
     r5_a_lone_tenant_gets_everything,
+    r5_small_lanes_leave_the_rest_shared,
     r5_weights_three_to_one,
     r5_idleness_earns_no_credit,
     r5_drained_and_paused_lanes_cost_nothing,
@@ -193,6 +194,24 @@ async fn r5_fair_under_concurrent_reservers(kit: &Kit) {
             newcomers_are_served(&handles, &queue, tasks, batch, NEWCOMERS).await;
         }
     }
+}
+
+/// What lanes with less than a visit leave of a large wish is still shared visit by visit.
+async fn r5_small_lanes_leave_the_rest_shared(kit: &Kit) {
+    let store = kit.handle().await;
+    let queue = "small";
+    for large in ["a", "z"] {
+        pile(&*store, large, queue, 0, 400).await;
+    }
+    for small in 0..20 {
+        push(&*store, job(&format!("s{small}")).on(queue)).await;
+    }
+    let deliveries = take_from(&*store, queue, 178).await;
+    assert_eq!(deliveries.len(), 178, "all that was wanted is there");
+    let of = |tenant: &str| deliveries.iter().filter(|d| d.job.tenant == tenant).count();
+    let (one, other) = (of("a"), of("z"));
+    assert!(one.abs_diff(other) <= LANE_BATCH, "{one} of one, {other} of the other");
+    assert_eq!(deliveries.len() - one - other, 20, "each small one has its turn");
 }
 
 async fn r5_a_lone_tenant_gets_everything(kit: &Kit) {

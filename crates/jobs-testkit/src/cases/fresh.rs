@@ -345,6 +345,24 @@ async fn r8_a_paused_lane_delivers_nothing(kit: &Kit) {
     assert!(idle.deliveries.is_empty());
     let at_once = idle.next_due.is_some_and(|wait| wait < Duration::from_millis(500));
     assert!(!at_once, "a paused lane asks to come back in {:?}", idle.next_due);
+    // Nor a whole queue, in which a job comes due.
+    store
+        .set_lane(
+            &operator::<Tune>().await,
+            &LaneRef { queue: "shut".to_owned(), tenant: None },
+            LaneChange { pause: Some(Pause::On), ..LaneChange::default() },
+        )
+        .await
+        .expect("the store answers");
+    push(&*store, job("acme").on("shut").after(Duration::from_secs(10))).await;
+    kit.age_secs(60).await;
+    let shut = || Reserve::new("shut", [NAME], "suite").expect("legal");
+    for _ in 0..2 {
+        let idle = store.reserve(&shut()).await.expect("the store answers");
+        assert!(idle.deliveries.is_empty());
+        let at_once = idle.next_due.is_some_and(|wait| wait < Duration::from_millis(500));
+        assert!(!at_once, "a paused queue asks to come back in {:?}", idle.next_due);
+    }
     set(Some("acme"), Pause::Off).await;
     let resumed = take(&*store, 100).await;
     assert_eq!(resumed.len(), 6);

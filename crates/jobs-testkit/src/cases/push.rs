@@ -21,6 +21,7 @@ super::cases![
     p4_the_past_means_now,
     p5_bulk_answers_in_order,
     p5_each_of_a_bulk_keeps_its_own,
+    p5_a_bulk_of_large_payloads,
     p5_payload_limit_is_exact,
     q0_any_wrapping_is_the_same_queue,
     q0_open_own_is_the_same_store,
@@ -261,6 +262,21 @@ async fn p5_bulk_answers_in_order(kit: &Kit) {
         assert_eq!(answer, Pushed::Duplicate(jobs_core::State::Running));
     }
     assert!(store.enqueue(&[]).await.is_empty());
+}
+
+/// More than the message of any store holds, though each payload is within the limit.
+async fn p5_a_bulk_of_large_payloads(kit: &Kit) {
+    let store = kit.handle().await;
+    let text = "x".repeat(64 * 1024 - 2);
+    let large = |tenant| Job { payload: Payload::encode(&text).expect("JSON"), ..job(tenant) };
+    let jobs: Vec<_> = (0..300).map(|_| checked(large("acme"))).collect();
+    for answer in store.enqueue(&jobs).await {
+        assert_eq!(answer.expect("the store answers"), Pushed::Stored);
+    }
+    for asked in [&jobs[0], &jobs[299]] {
+        let found = known(&*store, &asked.job_ref()).await.expect("it is stored").view;
+        assert_eq!(found.job.payload, asked.payload);
+    }
 }
 
 async fn p5_payload_limit_is_exact(kit: &Kit) {
