@@ -29,8 +29,9 @@ use crate::{
     schema,
 };
 
-/// Clients kept, the newest: those of runtimes that ended are no use.
-const CLIENTS: usize = 4;
+/// Clients kept, those called last: a web server may have a runtime for each core, and those of
+/// runtimes that ended are no use.
+const CLIENTS: usize = 64;
 /// Between two attempts of a command while there is no primary: the first, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
@@ -51,6 +52,8 @@ pub(crate) struct Written {
     pub count: usize,
     /// The statements that met a unique index, by their places, and whether it is that of keys.
     pub duplicates: Vec<(usize, bool)>,
+    /// It was sent more than once, so the count may be of less than it did.
+    pub again: bool,
 }
 
 impl Db {
@@ -72,8 +75,10 @@ impl Db {
         };
         let runtime = Handle::current().id();
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, database)) = clients.iter().find(|(id, _)| *id == runtime) {
-            return Ok(database.clone());
+        if let Some(at) = clients.iter().position(|(id, _)| *id == runtime) {
+            // Nearly always the last one.
+            clients[at..].rotate_left(1);
+            return Ok(clients[clients.len() - 1].1.clone());
         }
         let mut options = (**options).clone();
         options.app_name.get_or_insert_with(|| "jobs".to_owned());
@@ -185,12 +190,13 @@ impl Db {
         let timeout = i64::try_from(self.options.deadline.as_millis()).unwrap_or(i64::MAX);
         let concern = rawdoc! { "w": "majority", "j": true, "wtimeout": timeout };
         command.append(cstr!("writeConcern"), concern);
-        let mut wait = AGAIN.0;
+        let (mut wait, mut again) = (AGAIN.0, false);
         loop {
-            match written(&self.run_raw(command.clone()).await?) {
+            match self.once(&command).await.and_then(|reply| written(&reply)) {
                 Err(fault) if fault.is_passing() => self.rest(&mut wait, &fault).await,
-                answer => return answer,
+                answer => return answer.map(|written| Written { again, ..written }),
             }
+            again = true;
         }
     }
 
@@ -218,11 +224,11 @@ impl Db {
         &self,
         collection: &str,
         filter: Document,
-    ) -> std::result::Result<usize, Fault> {
+    ) -> std::result::Result<Written, Fault> {
         let deletes = vec![doc! { "q": filter, "limit": 0 }];
         let command = doc! { "delete": self.name(collection), "deletes": deletes };
         let command = RawDocumentBuf::try_from(&command).map_err(mongodb::error::Error::from)?;
-        Ok(self.write(command).await?.count)
+        self.write(command).await
     }
 
     /// The server's time.
@@ -266,7 +272,7 @@ pub(crate) fn written(reply: &Document) -> std::result::Result<Written, Fault> {
     if let Ok(concern) = reply.get_document("writeConcernError") {
         let code = int(concern, "code").and_then(|code| i32::try_from(code).ok());
         let said = text(concern, "errmsg").unwrap_or_default();
-        return Err(Fault::Answered(code.unwrap_or_default(), said));
+        return Err(Fault::Unacknowledged(code.unwrap_or_default(), said));
     }
     Ok(written)
 }

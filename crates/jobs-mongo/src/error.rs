@@ -1,15 +1,19 @@
 //! What goes wrong, and as what callers see it: one mapping.
 
 use jobs_core::{Error, ErrorKind};
-use mongodb::error::{ErrorKind as Kind, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
+use mongodb::error::{
+    ErrorKind as Kind, RETRYABLE_WRITE_ERROR, TRANSIENT_TRANSACTION_ERROR, WriteFailure,
+};
 
 /// A failed command or an unreadable document.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The driver's, which may hold a server's answer.
     Mongo(mongodb::error::Error),
-    /// The server's answer to one statement of a command, or to a write concern.
+    /// The server's answer to one statement of a command.
     Answered(i32, String),
+    /// The server did it, and does not know whether a majority has it.
+    Unacknowledged(i32, String),
     /// The connection is of no use any more, or the call was late.
     Broken(ErrorKind, &'static str),
     /// What is asked cannot be done, in words that say what to do.
@@ -37,11 +41,16 @@ pub(crate) const EXPIRED: i32 = 50;
 /// monitoring", recovering and not writable.
 const NOT_PRIMARY: [i32; 8] = [11600, 11602, 10107, 13435, 13436, 10058, 189, 91];
 
+/// The same command has a chance soon: a write conflict (112), a cursor that its server forgot (43),
+/// the network (6, 7, 89, 9001), what the specification "retryable writes" lists besides (262, 134),
+/// a plan that was killed (175), a snapshot that is gone (246, 239).
+const PASSING: [i32; 11] = [112, 43, 6, 7, 89, 9001, 262, 134, 175, 246, 239];
+
 impl Fault {
     /// The server's code, where it answered.
     pub fn code(&self) -> Option<i32> {
         match self {
-            Self::Answered(code, _) => Some(*code),
+            Self::Answered(code, _) | Self::Unacknowledged(code, _) => Some(*code),
             Self::Mongo(error) => match &*error.kind {
                 Kind::Command(command) => Some(command.code),
                 Kind::Write(WriteFailure::WriteError(write)) => Some(write.code),
@@ -60,10 +69,10 @@ impl Fault {
                 *error.kind,
                 Kind::Io(_) | Kind::ConnectionPoolCleared { .. } | Kind::ServerSelection { .. }
             ),
-            Self::Mongo(_) | Self::Answered(..) => {
+            Self::Mongo(error) if error.contains_label(RETRYABLE_WRITE_ERROR) => true,
+            Self::Mongo(_) | Self::Answered(..) | Self::Unacknowledged(..) => {
                 let code = self.code().unwrap_or_default();
-                // 112: a write conflict; 43: a cursor whose server forgot it; the network's.
-                NOT_PRIMARY.contains(&code) || [112, 43, 6, 7, 89, 9001].contains(&code)
+                NOT_PRIMARY.contains(&code) || PASSING.contains(&code)
             }
             _ => false,
         }
@@ -78,6 +87,10 @@ impl Fault {
             Self::Corrupt(what) => {
                 let what = format!("a stored document cannot be read: {what}");
                 return Error::new(ErrorKind::Corrupt, operation, what);
+            }
+            Self::Unacknowledged(_, said) => {
+                let what = "too few members acknowledged in time, so what happened is unknown";
+                return Error::new(ErrorKind::Unavailable, operation, format!("{what} ({said})"));
             }
             Self::Answered(code, said) => {
                 let (kind, what) = of_code(code);
@@ -125,8 +138,10 @@ fn of_code(code: i32) -> (ErrorKind, &'static str) {
         112 | 24 | DUPLICATE => {
             (ErrorKind::Busy, "another write was in the way of this one: try again")
         }
-        251 | 244 => (ErrorKind::Busy, "the transaction was ended: do the whole one again"),
-        EXPIRED | 202 => (ErrorKind::Timeout, "the server ended the command: try again"),
+        251 | 244 | 290 => (ErrorKind::Busy, "the transaction was ended: do the whole one again"),
+        EXPIRED | 202 | 262 | 11601 => {
+            (ErrorKind::Timeout, "the server ended the command: try again")
+        }
         64 | 100 => {
             (ErrorKind::Unavailable, "too few members acknowledged, so what happened is unknown")
         }
@@ -143,6 +158,28 @@ fn of_code(code: i32) -> (ErrorKind, &'static str) {
             (ErrorKind::Unavailable, "another member becomes the primary: try again")
         }
         6 | 7 | 89 | 9001 => (ErrorKind::Unavailable, "the server lost its network: try again"),
+        43 | 134 | 175 | 239 | 246 => {
+            (ErrorKind::Unavailable, "the server could not do it just now: try again")
+        }
         _ => (ErrorKind::Internal, "the server refused a command"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_soon_passes_is_transient_and_a_late_majority_is_no_lock() {
+        for code in PASSING.into_iter().chain(NOT_PRIMARY).chain([290, 11601, 50]) {
+            let error = Fault::Answered(code, String::new()).into_error("test");
+            assert!(error.is_transient(), "{code}: {error}");
+        }
+        for code in PASSING.into_iter().chain(NOT_PRIMARY) {
+            assert!(Fault::Answered(code, String::new()).is_passing(), "{code}");
+        }
+        let late = Fault::Unacknowledged(EXPIRED, String::new());
+        assert!(!late.is_passing());
+        assert_eq!(late.into_error("test").kind(), ErrorKind::Unavailable);
     }
 }

@@ -4,9 +4,11 @@
 //! it is one value of the field `line`. A reserve reads a line from the place on that it came to
 //! before: entries of the index that were removed are walked over for as long as the server keeps
 //! them, 9,999 of them after 10,000 claims, and a reserve of ten then takes 7.5 ms where it took 0.5.
-//! What lies before a place, because another handle pushed or put it back, is found by the next look
+//! What lies before a place, because another handle put it back, is found by the next look
 //! at all lines, every 200 ms while anybody reserves, or at once when the known lines do not fill the
-//! wish. What this handle itself puts in line lowers the place at once.
+//! wish. What is pushed lowers the place at once, here and, by the wake-up that names its line, in
+//! every process that listens. Lines that are not due yet are known as well, so that nobody has to
+//! look for what comes due.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -94,32 +96,44 @@ impl Line {
 pub(crate) struct Known {
     /// The lines with work, and the due time from which on they may have it.
     pub lines: BTreeMap<Line, i64>,
-    /// By name, when its lines were last looked for, and when its next scheduled job is due.
-    pub looked: HashMap<String, Look>,
+    /// By name, when its lines were last looked for, and whether something was put in line since,
+    /// in which line is not known.
+    looked: HashMap<String, (Instant, bool)>,
     pub settings: Settings,
     pub turns: Turns,
     /// How long the last look took.
     pub took: Duration,
     /// When a reserve last found that another had taken what it had chosen.
     pub met: Option<Instant>,
-}
-
-/// The last look at a name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    pub at: Instant,
-    pub next_due: Option<i64>,
+    /// The same will be so from this time of the server's on.
+    soon: Option<i64>,
 }
 
 impl Known {
-    /// Is it time to look at all lines of these names? `now` is the server's.
-    pub fn is_old(&self, names: &[String], now: Option<i64>) -> bool {
-        let most = if self.took > LONG { 10 * self.took } else { LOOK };
-        let fresh = |look: &Look| {
-            let due = look.next_due.is_some_and(|due| now.is_none_or(|now| due <= now));
-            look.at.elapsed() < most && !due
+    /// Is it time to look at all lines of these names? `now` is the server's. Where the known lines
+    /// do not fill a wish there is a look whatever this says.
+    pub fn is_old(&mut self, names: &[String], now: Option<i64>) -> bool {
+        if self.soon.is_some_and(|soon| now.is_none_or(|now| soon <= now)) {
+            self.soon = None;
+            self.missed();
+        }
+        let brake = if self.took > LONG { 10 * self.took } else { Duration::ZERO };
+        let fresh = |(at, missed): &(Instant, bool)| {
+            at.elapsed() < if *missed { brake } else { LOOK.max(brake) }
         };
         !names.iter().all(|name| self.looked.get(name).is_some_and(fresh))
+    }
+
+    fn missed(&mut self) {
+        self.looked.values_mut().for_each(|(_, missed)| *missed = true);
+    }
+
+    /// A look that began then found these lines of these names.
+    pub fn looked(&mut self, names: &[String], found: BTreeMap<Line, i64>, began: Instant) {
+        self.took = began.elapsed();
+        self.lines.retain(|line, _| names.binary_search(&line.name).is_err());
+        self.lines.extend(found);
+        self.looked.extend(names.iter().map(|name| (name.clone(), (began, false))));
     }
 }
 
@@ -127,8 +141,13 @@ impl Known {
 #[derive(Debug, Default)]
 struct Notes {
     lines: HashMap<Line, i64>,
+    look: bool,
+    soon: Option<i64>,
     forget: bool,
 }
+
+/// Lines noted for a queue that nobody reserves from; then there is a look.
+const NOTED: usize = 10_000;
 
 /// One queue of one handle.
 #[derive(Debug, Default)]
@@ -145,13 +164,13 @@ impl Place {
         if notes.forget {
             *known = Known { turns: std::mem::take(&mut known.turns), ..Known::default() };
         }
+        if notes.look {
+            known.missed();
+        }
+        known.soon = [known.soon, notes.soon].into_iter().flatten().min();
         for (line, due) in notes.lines {
-            if line.ready {
-                let place = known.lines.entry(line).or_insert(due);
-                *place = due.min(*place);
-            } else if let Some(look) = known.looked.get_mut(&line.name) {
-                look.next_due = Some(look.next_due.map_or(due, |next| next.min(due)));
-            }
+            let place = known.lines.entry(line).or_insert(due);
+            *place = due.min(*place);
         }
     }
 }
@@ -166,30 +185,46 @@ impl Frontier {
         lock(&self.0).entry(queue.to_owned()).or_default().clone()
     }
 
-    /// This handle put jobs into these lines, due then. A queue that nobody reserves from here is
-    /// not known.
+    /// Jobs were put into these lines, due then. A queue that nobody reserves from here is not
+    /// known.
     pub fn note<'l>(&self, lines: impl IntoIterator<Item = (&'l Line, i64)>) {
         let places = lock(&self.0);
         for (line, due) in lines {
             let Some(place) = places.get(&line.queue) else { continue };
             let mut notes = lock(&place.notes);
+            if notes.lines.len() >= NOTED {
+                notes.lines = HashMap::new();
+                notes.look = true;
+            }
             let noted = notes.lines.entry(line.clone()).or_insert(due);
             *noted = due.min(*noted);
         }
     }
 
+    fn each(&self, queue: Option<&str>, change: impl Fn(&mut Notes)) {
+        let places = lock(&self.0);
+        let chosen = places.iter().filter(|(name, _)| queue.is_none_or(|queue| queue == *name));
+        chosen.for_each(|(_, place)| change(&mut lock(&place.notes)));
+    }
+
+    /// Something was put in line in this queue, or in any.
+    pub fn look(&self, queue: Option<&str>) {
+        self.each(queue, |notes| notes.look = true);
+    }
+
+    /// Something will be due in it then, by the server's clock.
+    pub fn look_at(&self, queue: Option<&str>, due: i64) {
+        self.each(queue, |notes| notes.soon = Some(notes.soon.map_or(due, |soon| soon.min(due))));
+    }
+
     /// Everything is looked for again, because anything may have changed.
     pub fn forget(&self) {
-        for place in lock(&self.0).values() {
-            lock(&place.notes).forget = true;
-        }
+        self.each(None, |notes| notes.forget = true);
     }
 
     /// The same for one queue.
     pub fn forget_queue(&self, queue: &str) {
-        if let Some(place) = lock(&self.0).get(queue) {
-            lock(&place.notes).forget = true;
-        }
+        self.each(Some(queue), |notes| notes.forget = true);
     }
 }
 

@@ -17,7 +17,7 @@
 //! | loses in a power cut | nothing that was answered: writes are acknowledged by a majority, journaled |
 //! | loses in a failover | nothing that was answered; turns between lanes of the last moment, and who was announced; a claim that was issued again afterwards is refused to its old holder by the nonce |
 //! | loses in a process's crash | its counts of failures by minute of the last second |
-//! | freshness F | 0 for this handle's pushes and retries and after a wake-up, else 250 ms |
+//! | freshness F | 0 for this handle's pushes and retries and after a wake-up, else 250 ms, or with more lines than 20 ms suffice to look at ten times as long as a look takes |
 //! | transactional | yes: [`Mongo::push_in`] |
 //! | store's clock | the primary's, `$$NOW`, in whole milliseconds; a push takes what a reply said of it last |
 //! | waits for others | a push waits 2 s for an id or key of an open transaction, then answers `Busy` |
@@ -45,7 +45,7 @@ mod turns;
 mod wake;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -58,7 +58,13 @@ pub use options::Options;
 pub use push_in::PushedIn;
 pub use schema::{OLDEST_SERVER, SCHEMA};
 
-use crate::{db::Db, frontier::Frontier, minutes::Minutes, wake::Wake};
+use crate::{
+    db::Db,
+    frontier::{Frontier, Line},
+    minutes::Minutes,
+    op::prune::Pruning,
+    wake::Wake,
+};
 
 /// Most pushes of one statement.
 const SHARED: usize = 500;
@@ -77,6 +83,7 @@ pub struct Mongo {
     pub(crate) frontier: Arc<Frontier>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) minutes: Arc<Minutes>,
+    pub(crate) pruning: Arc<Pruning>,
     /// From which queue a reserve took: a claim does not say it.
     reserves: Arc<Mutex<Reserves>>,
     /// Concurrent single pushes share a statement (P7).
@@ -126,6 +133,7 @@ impl Mongo {
             frontier: Arc::default(),
             wake: Arc::default(),
             minutes: Arc::default(),
+            pruning: Arc::default(),
             reserves: Arc::default(),
             pushes: Arc::new(std::array::from_fn(|_| Sharing::new(SHARED))),
             turn: Arc::default(),
@@ -133,9 +141,39 @@ impl Mongo {
     }
 
     /// Another handle on the same store, with connections of its own. What one of them knows the
-    /// other does, and wakes who watches it, without a word to the server.
+    /// other does, and wakes who watches it, without a word to the server. It listens by itself: a
+    /// change stream ends with the runtime that opened it.
     pub(crate) fn another(&self) -> Self {
-        Self { db: Arc::new(Db::new(self.db.options.clone())), ..self.clone() }
+        let db = Arc::new(Db::new(self.db.options.clone()));
+        Self { db, wake: Arc::new(self.wake.another()), ..self.clone() }
+    }
+
+    /// These queues have work, where known in these lines from then on: known to this handle, and
+    /// whoever watches is woken.
+    pub(crate) fn put_in_line(
+        &self,
+        lines: impl IntoIterator<Item = (String, Option<(Line, i64)>)>,
+    ) {
+        let mut firsts = BTreeMap::<String, Option<BTreeMap<Line, i64>>>::new();
+        for (queue, line) in lines {
+            let known = firsts.entry(queue).or_insert_with(|| Some(BTreeMap::new()));
+            match line {
+                None => *known = None,
+                Some((line, due)) => {
+                    if let Some(known) = known {
+                        let first = known.entry(line).or_insert(due);
+                        *first = due.min(*first);
+                    }
+                }
+            }
+        }
+        for (queue, lines) in &firsts {
+            match lines {
+                Some(lines) => self.frontier.note(lines.iter().map(|(line, due)| (line, *due))),
+                None => self.frontier.look(Some(queue)),
+            }
+        }
+        self.wake.tell(&self.db, firsts);
     }
 
     /// Whom the next single push waits with.
@@ -181,5 +219,6 @@ impl Mongo {
     pub fn forget(&self) {
         self.frontier.forget();
         self.minutes.forget();
+        self.pruning.forget();
     }
 }

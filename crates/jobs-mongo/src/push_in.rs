@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use jobs_core::{AuthorizedJob, Result, driver::distinct, queue::Pushed};
+use jobs_core::{AuthorizedJob, ErrorKind, Result, driver::distinct, queue::Pushed};
 use mongodb::{
-    ClientSession,
+    ClientSession, Database,
     bson::{Document, RawDocumentBuf, doc},
 };
 
@@ -42,7 +42,8 @@ impl fmt::Debug for PushedIn {
 
 impl Mongo {
     /// Pushes in the caller's session, inside the transaction that it has begun, and uses nothing
-    /// else: the commit publishes, a rollback leaves nothing. The session must be of a client of the
+    /// else: the commit publishes, a rollback leaves nothing. In a session without a transaction each
+    /// statement is done by itself, at the session's own concerns: begin one. The session must be of a client of the
     /// same set; the store is best opened by [`Options::of_database`](crate::Options::of_database)
     /// with the application's own.
     ///
@@ -53,8 +54,7 @@ impl Mongo {
     ///
     /// # Errors
     /// The transaction is lost and has to be aborted. `Busy` when another one was in the way, as when
-    /// it stored the same id or key since the snapshot: do the whole transaction again. `Refused`
-    /// where the session is in no transaction.
+    /// it stored the same id or key since the snapshot: do the whole transaction again.
     pub async fn push_in(
         &self,
         session: &mut ClientSession,
@@ -62,7 +62,7 @@ impl Mongo {
     ) -> Result<PushedIn> {
         let mut done = PushedIn { pushed: Vec::new(), store: self.clone(), lines: Vec::new() };
         let push = async {
-            let now = self.db.now().await?;
+            let now = self.now_in(session).await?;
             let mut rest = jobs;
             while !rest.is_empty() {
                 let (head, tail) = rest.split_at(distinct(rest).min(fits(rest)));
@@ -71,8 +71,27 @@ impl Mongo {
             }
             Ok(())
         };
-        self.db.within("push_in", push).await?;
+        // Nothing is sent by the store's own connections, also not to see whether it is there.
+        self.db.alone("push_in", push).await?;
         Ok(done)
+    }
+
+    /// The store's time, by the transaction's own reading, and whether there is a store.
+    async fn now_in(&self, session: &mut ClientSession) -> std::result::Result<i64, Fault> {
+        let database = session.client().database(&self.db.options.database);
+        let rows = look(
+            session,
+            &database,
+            doc! {
+                "find": self.db.name("schema"),
+                "filter": { "_id": "schema" },
+                "projection": { "now": "$$NOW" },
+            },
+        );
+        let rows = rows.await?;
+        let missing = "the jobs collections are missing: call migrate() once";
+        let missing = || Fault::Refused(ErrorKind::Schema, missing.to_owned());
+        row::need(row::date(rows.first().ok_or_else(missing)?, "now"), "now")
     }
 
     /// Looks first, because a unique index that refuses a document ends the transaction.
@@ -86,16 +105,18 @@ impl Mongo {
         let name = self.db.name("jobs");
         let database = session.client().database(&self.db.options.database);
         let asked: Vec<&AuthorizedJob> = jobs.iter().collect();
-        let found = database.run_command(doc! {
-            "find": &name,
-            "filter": clashes(&asked),
-            "projection": { "state": 1, "held": 1 },
-            "batchSize": 2100,
-        });
-        let found = found.session(&mut *session).await?;
-        let cursor = row::need(found.get_document("cursor").ok(), "cursor")?;
-        let rows = cursor.get_array("firstBatch").into_iter().flatten();
-        let rows: Vec<Document> = rows.filter_map(|row| row.as_document().cloned()).collect();
+        let rows = look(
+            session,
+            &database,
+            doc! {
+                "find": &name,
+                "filter": clashes(&asked),
+                "projection": { "state": 1, "held": 1 },
+                // Each job has at most two in its way.
+                "batchSize": i64::try_from(2 * jobs.len() + 1).unwrap_or(i64::MAX),
+            },
+        )
+        .await?;
         let stored = Stored::read(&rows)?;
         let (mut updates, token) = (Vec::new(), token());
         for job in jobs {
@@ -122,6 +143,21 @@ impl Mongo {
         let what = "another transaction stored the same job or key: do the whole one again";
         Err(Fault::Answered(DUPLICATE, what.to_owned()))
     }
+}
+
+/// All that a `find` of one reply answers in the session.
+async fn look(
+    session: &mut ClientSession,
+    database: &Database,
+    find: Document,
+) -> std::result::Result<Vec<Document>, Fault> {
+    let found = database.run_command(find).session(&mut *session).await?;
+    let cursor = row::need(found.get_document("cursor").ok(), "cursor")?;
+    if row::int(cursor, "id") != Some(0) {
+        return Err(Fault::Corrupt("a look had more than one reply".to_owned()));
+    }
+    let rows = cursor.get_array("firstBatch").into_iter().flatten();
+    Ok(rows.filter_map(|row| row.as_document().cloned()).collect())
 }
 
 /// One that is there since the look is not touched, and counted as not inserted.

@@ -75,22 +75,28 @@ const BESIDE: usize = 16 * 1024;
 /// What one document may hold: 16 MiB, less what attempts on record may come to.
 const MOST: usize = 12 * 1024 * 1024;
 
+/// Is a document large enough for it?
+pub(crate) fn fits(job: &AuthorizedJob) -> Result<(), Fault> {
+    let size = job.payload.as_str().len() + BESIDE;
+    if size <= MOST {
+        return Ok(());
+    }
+    let what = format!(
+        "the payload of {} has {} bytes, a document holds {}: push its id instead",
+        job.name,
+        job.payload.as_str().len(),
+        MOST - BESIDE
+    );
+    Err(Fault::Refused(jobs_core::ErrorKind::Refused, what))
+}
+
 /// A new job's document, pushed at `now` by the call `token`.
 pub(crate) fn document(
     job: &AuthorizedJob,
     now: i64,
     token: i64,
 ) -> Result<(RawDocumentBuf, Line, i64), Fault> {
-    let size = job.payload.as_str().len() + BESIDE;
-    if size > MOST {
-        let what = format!(
-            "the payload of {} has {} bytes, a document holds {}: push its id instead",
-            job.name,
-            job.payload.as_str().len(),
-            MOST - BESIDE
-        );
-        return Err(Fault::Refused(jobs_core::ErrorKind::Refused, what));
-    }
+    fits(job)?;
     let due = job.due_at(now);
     let state = jobs_core::state::pushed(due <= now);
     let line = Line::of(job, due <= now);

@@ -53,6 +53,8 @@ fn indexes() -> Vec<(&'static str, Vec<Document>)> {
         index("queue", doc! { "queue": 1, "_id": 1 }, all.clone()),
         index("tenant", doc! { "tenant": 1, "_id": 1 }, all.clone()),
         index("lane", doc! { "tenant": 1, "queue": 1, "_id": 1 }, all),
+        // What sweeps put in line.
+        index("due", doc! { "run_at": 1 }, doc! { "cold": 0_i32 }),
         index("cold", doc! { "cold": 1, "_id": 1 }, there("cold")),
         index("cold_queue", doc! { "cold": 1, "queue": 1, "_id": 1 }, there("cold")),
         index("cold_tenant", doc! { "cold": 1, "tenant": 1, "_id": 1 }, there("cold")),
@@ -139,16 +141,18 @@ pub(crate) async fn found(db: &Db) -> std::result::Result<(), Fault> {
     }
 }
 
-/// Makes collections and indexes that are not there.
+/// Makes collections and indexes that are not there. Without the deadline of a call: an index of a
+/// large collection takes longer.
 pub(crate) async fn migrate(db: &Db) -> Result<()> {
-    db.alone("migrate", async {
+    let migrate = async {
         let hello = db.run(doc! { "hello": 1 }).await?;
         supported(&hello)?;
         let found = version(db).await?;
         if found > i64::from(SCHEMA) + 1 {
             return Err(newer(found));
         }
-        if found >= i64::from(SCHEMA) {
+        // Of a newer release's schema as well: an index may have been dropped by hand.
+        if found >= i64::from(SCHEMA) && missing(db).await?.is_empty() {
             return Ok(());
         }
         for collection in COLLECTIONS {
@@ -167,8 +171,8 @@ pub(crate) async fn migrate(db: &Db) -> Result<()> {
         // A second process that inserts it at the same time wrote the same.
         db.update("schema", vec![version]).await?;
         Ok(())
-    })
-    .await
+    };
+    migrate.await.map_err(|fault: Fault| fault.into_error("migrate"))
 }
 
 /// Which indexes of this release are missing.

@@ -4,19 +4,31 @@
 //! The turns of a queue are one document with a version. Who decides writes its charges where the
 //! version is still the one that it read; else somebody else decided meanwhile, and it decides again.
 //! Acknowledged by the primary alone: turns that a failover loses are an unfairness of one moment.
+//!
+//! The document is bounded: of each name the lanes visited last. The others all have the same turn,
+//! and among them it goes round by tenant, so that with more lanes than are remembered each still
+//! has its turn before any has a second. Rejected: a document a lane, where one reserve reads and
+//! writes as many as it has visits times names, and which no single version guards.
 
 use std::collections::{HashMap, HashSet};
 
 use jobs_core::queue::LANE_BATCH;
 use mongodb::bson::{Bson, Document, doc};
 
-use crate::row::int;
+use crate::row::{int, text};
 
 /// One delivery's cost at weight 1.
 const UNIT: i64 = 1 << 20;
-/// Lanes remembered of one name: those without a lag and longest without a visit go first, and come
-/// back at the place where they were.
-const REMEMBERED: usize = 2000;
+/// Lanes remembered of all names of a queue together, some 60 bytes each.
+const REMEMBERED: usize = 2048;
+/// Of each name, however many names there are.
+const LEAST: usize = 16;
+/// A name at which nobody was visited for so many visits is forgotten.
+const IDLE: i64 = 50_000;
+
+/// The lane's lag, its last visit, and whether going round comes to it later than to others without
+/// a visit: the least is next.
+pub(crate) type Turn = (i64, i64, bool);
 
 /// When a lane's last visit ended in virtual time, and the number of that visit.
 type Charge = (i64, i64);
@@ -34,6 +46,8 @@ pub(crate) struct Turns {
     /// 0 where there is no document.
     pub version: i64,
     visits: i64,
+    /// Of the lanes without a visit, the last one visited.
+    from: String,
     names: HashMap<String, Clock>,
     /// What was charged since it was read.
     changed: HashSet<(String, String)>,
@@ -57,31 +71,37 @@ impl Turns {
         Self {
             version: int(row, "version").unwrap_or_default(),
             visits: int(row, "visits").unwrap_or_default(),
+            from: text(row, "from").unwrap_or_default(),
             names: names.collect(),
             changed: HashSet::new(),
         }
     }
 
     /// The lane's least lag among these names, and its last visit there.
-    pub fn turn<'n>(&self, tenant: &str, names: impl Iterator<Item = &'n str>) -> (i64, i64) {
+    pub fn turn<'n>(&self, tenant: &str, names: impl Iterator<Item = &'n str>) -> Turn {
         let at = |name| {
             let clock = self.names.get(name)?;
             let (finish, visit) = clock.lanes.get(tenant).copied().unwrap_or_default();
             Some((finish.saturating_sub(clock.now).max(0), visit))
         };
-        names.map(|name| at(name).unwrap_or_default()).min().unwrap_or_default()
+        let least = names.map(|name| at(name).unwrap_or_default()).min();
+        let (lag, visit) = least.unwrap_or_default();
+        (lag, visit, visit == 0 && tenant <= self.from.as_str())
     }
 
-    /// Charges a visit to a lane of this lag at the contested names.
+    /// Charges a visit to a lane of this turn at the contested names.
     pub fn charge(
         &mut self,
         tenant: &str,
         contested: &[&str],
-        lag: i64,
+        (lag, visit, _): Turn,
         taken: usize,
         weight: u32,
     ) {
         self.visits += 1;
+        if visit == 0 {
+            tenant.clone_into(&mut self.from);
+        }
         let cost = |taken: usize| taken as i64 * UNIT / i64::from(weight.max(1));
         for name in contested {
             let clock = self.names.entry((*name).to_owned()).or_default();
@@ -99,49 +119,79 @@ impl Turns {
         !self.changed.is_empty()
     }
 
-    /// The statement that writes what was charged, if nobody else did meanwhile.
-    pub fn statement(&mut self, queue: &str) -> Document {
-        let (mut set, mut unset) = (doc! { "visits": self.visits }, Document::new());
-        let names: HashSet<_> = self.changed.iter().map(|(name, _)| name.clone()).collect();
-        for name in names {
-            // A name may have a dot, which is a path, and has no slash.
-            let path = format!("names.{}", name.replace('.', "/"));
-            let Some(clock) = self.names.get_mut(&name) else { continue };
-            set.insert(format!("{path}.now"), clock.now);
-            let mut forgotten = Vec::new();
-            if clock.lanes.len() > REMEMBERED {
-                let now = clock.now;
-                let idle = clock.lanes.iter().filter(|(_, (finish, _))| *finish <= now);
-                let mut idle: Vec<_> = idle.map(|(t, (_, visit))| (*visit, t.clone())).collect();
-                idle.sort_unstable();
-                idle.truncate(clock.lanes.len() - REMEMBERED);
-                forgotten.extend(idle.into_iter().map(|(_, tenant)| tenant));
-            }
-            for tenant in forgotten {
+    /// The statement that writes what was charged, if nobody else did meanwhile, or whatever others
+    /// did `anyway`.
+    pub fn statement(&mut self, queue: &str, anyway: bool) -> Document {
+        let (mut set, mut most) = (doc! { "from": &self.from }, doc! { "visits": self.visits });
+        let mut unset = Document::new();
+        let each = (REMEMBERED / self.names.len().max(1)).max(LEAST);
+        let mut changed = HashMap::<&str, Vec<&str>>::new();
+        for (name, tenant) in &self.changed {
+            changed.entry(name).or_default().push(tenant);
+        }
+        for (name, tenants) in changed {
+            let path = path(name);
+            let Some(clock) = self.names.get_mut(name) else { continue };
+            most.insert(format!("{path}.now"), clock.now);
+            for tenant in clock.beyond(each) {
                 clock.lanes.remove(&tenant);
                 unset.insert(format!("{path}.lanes.{tenant}"), "");
             }
-            for (tenant, (finish, visit)) in &clock.lanes {
-                if self.changed.contains(&(name.clone(), tenant.clone())) {
+            for tenant in tenants {
+                if let Some((finish, visit)) = clock.lanes.get(tenant) {
                     set.insert(format!("{path}.lanes.{tenant}"), vec![*finish, *visit]);
                 }
             }
         }
-        let mut update = doc! { "$set": set, "$inc": { "version": 1_i64 } };
+        let since = self.visits - IDLE;
+        self.names.retain(|name, clock| {
+            let idle = clock.lanes.values().all(|(_, visit)| *visit < since);
+            if idle {
+                unset.insert(path(name), "");
+            }
+            !idle
+        });
+        let mut update = doc! { "$set": set, "$max": most, "$inc": { "version": 1_i64 } };
         if !unset.is_empty() {
             update.insert("$unset", unset);
         }
         // The first one makes the document; a second first one meets its `_id`.
         let mut filter = doc! { "_id": queue };
-        let first = self.version == 0;
-        filter.insert("version", if first { Bson::Int64(0) } else { self.version.into() });
-        doc! { "q": filter, "u": update, "upsert": first }
+        if !anyway {
+            filter.insert("version", self.version);
+        }
+        doc! { "q": filter, "u": update, "upsert": anyway || self.version == 0 }
     }
 
-    /// It is written.
-    pub fn written(&mut self) {
-        self.version += 1;
+    /// It is written; `anyway` with who knows what beside it.
+    pub fn written(&mut self, anyway: bool) {
+        self.version = if anyway { UNKNOWN } else { self.version + 1 };
         self.changed.clear();
+    }
+}
+
+/// No document's version: the next reserve reads it.
+const UNKNOWN: i64 = -1;
+
+/// A name may have a dot, which is a path, and has no slash.
+fn path(name: &str) -> String {
+    format!("names.{}", name.replace('.', "/"))
+}
+
+impl Clock {
+    /// The lanes to forget so that `most` stay: first those without a lag, and of all those longest
+    /// without a visit.
+    fn beyond(&self, most: usize) -> Vec<String> {
+        let more = self.lanes.len().saturating_sub(most);
+        if more == 0 {
+            return Vec::new();
+        }
+        let lane = |(tenant, (finish, visit)): (&String, &Charge)| {
+            (*finish > self.now, *visit, tenant.clone())
+        };
+        let mut lanes: Vec<_> = self.lanes.iter().map(lane).collect();
+        lanes.sort_unstable();
+        lanes.into_iter().take(more).map(|(.., tenant)| tenant).collect()
     }
 }
 
@@ -154,12 +204,48 @@ mod tests {
         let mut turns = Turns::default();
         let turn = |turns: &Turns, tenant| turns.turn(tenant, ["x.y"].into_iter());
         for tenant in ["a", "b"] {
-            let (lag, _) = turn(&turns, tenant);
-            turns.charge(tenant, &["x.y"], lag, 8, if tenant == "a" { 1 } else { 4 });
+            let its = turn(&turns, tenant);
+            turns.charge(tenant, &["x.y"], its, 8, if tenant == "a" { 1 } else { 4 });
         }
         assert!(turn(&turns, "new") < turn(&turns, "b") && turn(&turns, "b") < turn(&turns, "a"));
-        let statement = turns.statement("q");
+        let statement = turns.statement("q", false);
         let set = statement.get_document("u").and_then(|u| u.get_document("$set"));
         assert!(set.is_ok_and(|set| set.contains_key("names.x/y.lanes.a")), "{statement}");
+    }
+    #[test]
+    fn more_lanes_than_are_remembered_have_one_turn_each() {
+        let mut turns = Turns::default();
+        let tenants: Vec<_> = (0..REMEMBERED + 100).map(|lane| format!("t{lane}")).collect();
+        for round in 0..2 {
+            let mut seen = HashSet::new();
+            for visit in 0..tenants.len() {
+                let turn = |turns: &Turns, tenant: &str| turns.turn(tenant, ["x"].into_iter());
+                let next =
+                    tenants.iter().min_by(|a, b| (turn(&turns, a), *a).cmp(&(turn(&turns, b), *b)));
+                let next = next.expect("there are lanes");
+                let its = turn(&turns, next);
+                turns.charge(next, &["x"], its, 8, 1);
+                if visit % 16 == 0 {
+                    turns.statement("q", false);
+                    turns.written(false);
+                }
+                assert!(seen.insert(next), "round {round}, visit {visit}: {next} again");
+            }
+        }
+        turns.statement("q", false);
+        assert_eq!(turns.names["x"].lanes.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn a_name_without_visits_is_forgotten() {
+        let mut turns = Turns::default();
+        for name in ["old", "new"] {
+            turns.visits += IDLE;
+            turns.charge("a", &[name], (0, 0, false), 1, 1);
+        }
+        turns.visits += 1;
+        let statement = turns.statement("q", false);
+        let unset = statement.get_document("u").and_then(|u| u.get_document("$unset"));
+        assert!(unset.is_ok_and(|unset| *unset == doc! { "names.old": "" }), "{statement}");
     }
 }

@@ -1,50 +1,73 @@
 //! Wake-ups (N1): at once inside a handle, by a change stream across handles and processes.
 //!
-//! A push counts up one small document of its handle and queue, every 50 ms at most and outside of everybody's
-//! transaction; each process watches that one collection by one stream, because every stream reads
+//! What is put in line counts up one small document of its handle and queue, every 50 ms at most and
+//! outside of everybody's transaction, and says there in which lines; who hears of it has to look for
+//! nothing. Each handle that watches opens one stream on that one collection; every stream reads
 //! the whole of the set's log. An event comes once a majority has the write. After a gap the stream is
 //! opened again, and everybody who watches is woken once.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use futures::StreamExt;
 use jobs_core::wake::{Bell, Watch};
-use mongodb::bson::{Document, doc};
+use mongodb::{
+    bson::{Bson, Document, doc},
+    change_stream::event::ChangeStreamEvent,
+};
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     task::JoinHandle,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, timeout},
 };
 use uuid::Uuid;
 
-use crate::{db::Db, error::Fault, frontier::Frontier, row::text};
+use crate::{
+    db::Db,
+    error::Fault,
+    frontier::{Frontier, Line},
+    row::{at, text},
+};
 
-/// Between two notes of one handle.
+/// Between two notes of one handle on one queue.
 const DEBOUNCE: Duration = Duration::from_millis(50);
+/// Lines that one note says; of more than that everybody looks for himself.
+const LINES: usize = 64;
 /// How long the stream may take to open.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two attempts to open it: the first, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
+/// What is put in line in a queue: its lines and from when on, or that it has to be looked for.
+type News = Option<BTreeMap<Line, i64>>;
+
 /// What a handle's calls, its notes and its stream share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Wake {
+    sender: Arc<Sender>,
+    listening: Mutex<Weak<Listening>>,
+}
+
+/// The half that tells; handles of one store in one process have one.
+#[derive(Debug)]
+struct Sender {
     bell: Bell,
     /// Tells a handle's own notes from others'.
     own: String,
     outbox: Mutex<Outbox>,
-    listening: Mutex<Weak<Listening>>,
+    /// There is something new in it.
+    put: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Outbox {
-    queues: BTreeSet<String>,
+    queues: BTreeMap<String, News>,
+    /// When a note on a queue was last sent.
+    sent: HashMap<String, Instant>,
     sending: bool,
-    sent: Option<Instant>,
 }
 
 /// The stream's task; it ends with the last watcher.
@@ -60,61 +83,71 @@ impl Drop for Listening {
     }
 }
 
-impl Default for Wake {
+impl Default for Sender {
     fn default() -> Self {
         Self {
             bell: Bell::default(),
             own: Uuid::new_v4().simple().to_string(),
             outbox: Mutex::default(),
-            listening: Mutex::default(),
+            put: Notify::new(),
         }
     }
 }
 
-impl Wake {
-    /// Wakes whoever watches these queues, here at once and elsewhere soon. Nothing is lost but time
-    /// when the runtime ends before that.
-    pub fn tell(self: &Arc<Self>, db: &Arc<Db>, queues: impl IntoIterator<Item = String>) {
-        let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
-        for queue in queues {
-            self.bell.ring(&queue);
-            outbox.queues.insert(queue);
-        }
-        if outbox.sending || outbox.queues.is_empty() {
-            return;
-        }
-        outbox.sending = true;
-        let at = outbox.sent.map(|sent| sent + DEBOUNCE);
-        let sending = Sending(self.clone());
-        let db = db.clone();
-        tokio::spawn(async move {
-            if let Some(at) = at {
-                sleep_until(at).await;
-            }
-            sending.0.send(&db).await;
-            drop(sending);
-        });
+impl Sender {
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn send(&self, db: &Db) {
-        let queues = {
-            let mut outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner);
-            outbox.sent = Some(Instant::now());
-            outbox.sending = false;
-            std::mem::take(&mut outbox.queues)
-        };
+    /// Sends notes until there are none left.
+    async fn run(&self, db: &Db) {
+        loop {
+            let (ready, next) = {
+                let mut outbox = self.outbox();
+                outbox.sent.retain(|_, at| at.elapsed() < DEBOUNCE);
+                if outbox.queues.is_empty() {
+                    outbox.sending = false;
+                    return;
+                }
+                let Outbox { queues, sent, .. } = &mut *outbox;
+                let mut ready = std::mem::take(queues);
+                *queues = ready.extract_if(.., |queue, _| sent.contains_key(queue)).collect();
+                sent.extend(ready.keys().map(|queue| (queue.clone(), Instant::now())));
+                let next = queues.keys().filter_map(|queue| sent.get(queue)).min().copied();
+                (ready, next)
+            };
+            if !ready.is_empty() {
+                self.send(db, ready).await;
+            } else if let Some(next) = next {
+                let wait = sleep((next + DEBOUNCE).saturating_duration_since(Instant::now()));
+                tokio::select! { () = wait => {}, () = self.put.notified() => {} }
+            }
+        }
+    }
+
+    async fn send(&self, db: &Db, news: BTreeMap<String, News>) {
         // A document of the handle's own: what another counted up in the meantime hides nothing.
-        let note = |queue: &String| {
-            let count = doc! { "$inc": { "count": 1_i64 }, "$currentDate": { "at": true } };
+        let note = |(queue, lines): (String, News)| {
+            let lines = lines.filter(|lines| lines.len() <= LINES);
+            let lines = lines.map_or(Bson::Null, |lines| {
+                let line = |(line, due): (Line, i64)| doc! { "l": line.stored(), "d": at(due) };
+                Bson::Array(lines.into_iter().map(line).map(Bson::Document).collect())
+            });
+            let count = doc! {
+                "$inc": { "count": 1_i64 }, "$currentDate": { "at": true },
+                // A field that would not change is not told.
+                "$set": { "news": { "of": Uuid::new_v4().simple().to_string(), "lines": lines } },
+            };
             doc! { "q": { "_id": format!("{queue}/{}", self.own) }, "u": count, "upsert": true }
         };
-        let updates: Vec<Document> = queues.iter().map(note).collect();
-        let update = doc! { "update": db.name("wake"), "updates": updates, "ordered": false };
+        let updates: Vec<Document> = news.into_iter().map(note).collect();
+        let update = doc! {
+            "update": db.name("wake"), "updates": updates, "ordered": false,
+            "writeConcern": { "w": 1, "j": false },
+        };
         // A case of the suite cuts the calls' connections, not this one's.
         let sent = async {
-            let mut command = update;
-            command.insert("writeConcern", doc! { "w": 1, "j": false });
-            db.database()?.run_command(command).await?;
+            db.database()?.run_command(update).await?;
             Ok::<_, Fault>(())
         };
         match timeout(PATIENCE, sent).await {
@@ -122,15 +155,48 @@ impl Wake {
             lost => tracing::debug!(?lost, "a wake-up is lost; polling finds the jobs"),
         }
     }
+}
+
+impl Wake {
+    /// For another handle of the same process, which listens by itself.
+    pub fn another(&self) -> Self {
+        Self { sender: self.sender.clone(), listening: Mutex::default() }
+    }
+
+    /// Wakes whoever watches these queues, here at once and elsewhere soon. Nothing is lost but time
+    /// when the runtime ends before that.
+    pub fn tell(&self, db: &Arc<Db>, news: BTreeMap<String, News>) {
+        let mut outbox = self.sender.outbox();
+        for (queue, lines) in news {
+            self.sender.bell.ring(&queue);
+            let told = outbox.queues.entry(queue).or_insert_with(|| Some(BTreeMap::new()));
+            match (&mut *told, lines) {
+                (Some(told), Some(lines)) if told.len() <= LINES => {
+                    for (line, due) in lines {
+                        let first = told.entry(line).or_insert(due);
+                        *first = due.min(*first);
+                    }
+                }
+                _ => *told = None,
+            }
+        }
+        self.sender.put.notify_one();
+        if outbox.sending || outbox.queues.is_empty() {
+            return;
+        }
+        outbox.sending = true;
+        let sending = Sending(self.sender.clone(), false);
+        let db = db.clone();
+        tokio::spawn(async move {
+            sending.0.run(&db).await;
+            // It said so itself, in the instant in which nothing was left.
+            Sending::end(sending);
+        });
+    }
 
     /// A wake-up for `queues`, listening already.
-    pub async fn watch(
-        self: &Arc<Self>,
-        db: &Arc<Db>,
-        frontier: &Arc<Frontier>,
-        queues: &[String],
-    ) -> Watch {
-        let receivers = self.bell.watch(queues);
+    pub async fn watch(&self, db: &Arc<Db>, frontier: &Arc<Frontier>, queues: &[String]) -> Watch {
+        let receivers = self.sender.bell.watch(queues);
         if !db.options.listen {
             return Watch::new(receivers, None);
         }
@@ -140,7 +206,7 @@ impl Wake {
                 Some(running) => running,
                 None => {
                     let (ready, heard) = watch::channel(false);
-                    let listener = listen(self.clone(), db.clone(), frontier.clone(), ready);
+                    let listener = listen(self.sender.clone(), db.clone(), frontier.clone(), ready);
                     let started = Arc::new(Listening { task: tokio::spawn(listener), heard });
                     *listening = Arc::downgrade(&started);
                     started
@@ -154,19 +220,29 @@ impl Wake {
     }
 }
 
-/// Lets the next note be sent, also when its runtime ends in between.
-struct Sending(Arc<Wake>);
+/// Lets the next note begin another task, where the runtime of this one ended before it.
+struct Sending(Arc<Sender>, bool);
+
+impl Sending {
+    fn end(mut self) {
+        self.1 = true;
+    }
+}
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        let mut outbox = self.0.outbox.lock().unwrap_or_else(PoisonError::into_inner);
-        if outbox.queues.is_empty() || outbox.sending {
-            outbox.sending = false;
+        if !self.1 {
+            self.0.outbox().sending = false;
         }
     }
 }
 
-async fn listen(wake: Arc<Wake>, db: Arc<Db>, frontier: Arc<Frontier>, ready: watch::Sender<bool>) {
+async fn listen(
+    sender: Arc<Sender>,
+    db: Arc<Db>,
+    frontier: Arc<Frontier>,
+    ready: watch::Sender<bool>,
+) {
     let mut wait = AGAIN.0;
     loop {
         let heard = async {
@@ -176,9 +252,9 @@ async fn listen(wake: Arc<Wake>, db: Arc<Db>, frontier: Arc<Frontier>, ready: wa
             let stream = timeout(PATIENCE, async { stream.await }).await;
             let mut stream = stream.map_err(|_| crate::error::LATE)??;
             wait = AGAIN.0;
-            frontier.forget();
+            frontier.look(None);
             if *ready.borrow() {
-                wake.bell.ring_all();
+                sender.bell.ring_all();
             }
             ready.send_replace(true);
             // The crate opens it again where it broke, after the last event that it had.
@@ -188,9 +264,12 @@ async fn listen(wake: Arc<Wake>, db: Arc<Db>, frontier: Arc<Frontier>, ready: wa
                 let Some((queue, by)) = key.as_deref().and_then(|key| key.split_once('/')) else {
                     continue;
                 };
-                if by != wake.own {
-                    frontier.forget_queue(queue);
-                    wake.bell.ring(queue);
+                if by != sender.own {
+                    match lines(&event) {
+                        Some(lines) => frontier.note(lines.iter().map(|(line, due)| (line, *due))),
+                        None => frontier.look(Some(queue)),
+                    }
+                    sender.bell.ring(queue);
                 }
             }
             Ok::<_, Fault>(())
@@ -198,9 +277,21 @@ async fn listen(wake: Arc<Wake>, db: Arc<Db>, frontier: Arc<Frontier>, ready: wa
         if let Err(fault) = heard.await {
             tracing::debug!(?fault, "not listening for wake-ups; polling goes on");
         }
-        frontier.forget();
-        wake.bell.ring_all();
+        frontier.look(None);
+        sender.bell.ring_all();
         sleep(wait).await;
         wait = (2 * wait).min(AGAIN.1);
     }
+}
+
+/// What a note says; nothing where it has to be looked for.
+fn lines(event: &ChangeStreamEvent<Document>) -> Option<Vec<(Line, i64)>> {
+    let changed = event.update_description.as_ref().map(|update| &update.updated_fields);
+    let fields = changed.or(event.full_document.as_ref())?;
+    let lines = fields.get_document("news").ok()?.get_array("lines").ok()?.iter();
+    let line = |line: &Bson| {
+        let line = line.as_document()?;
+        Some((Line::read(line.get_str("l").ok()?)?, crate::row::date(line, "d")?))
+    };
+    lines.map(line).collect()
 }

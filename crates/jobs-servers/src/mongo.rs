@@ -50,6 +50,8 @@ const UNPACK: &str = "import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extracta
 pub struct PrivateMongo {
     program: PathBuf,
     user: User,
+    /// Arguments of a set's members.
+    set: Option<&'static [&'static str]>,
     members: Vec<Member>,
 }
 
@@ -88,7 +90,7 @@ impl PrivateMongo {
     /// # Errors
     /// It is not installed, or does not start.
     pub fn start() -> Result<Self> {
-        Self::start_of(1, true)
+        Self::start_of(1, Some(&[]))
     }
 
     /// A set of three members, to lose one of them.
@@ -96,7 +98,16 @@ impl PrivateMongo {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_three() -> Result<Self> {
-        Self::start_of(3, true)
+        Self::start_of(3, Some(&[]))
+    }
+
+    /// A set of one member that takes failure points, `configureFailPoint`: what a server answers in
+    /// a trouble that no test can make.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with_failures() -> Result<Self> {
+        Self::start_of(1, Some(&["--setParameter", "enableTestCommands=1"]))
     }
 
     /// One server that is no replica set, as a plain installation is.
@@ -104,14 +115,15 @@ impl PrivateMongo {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_standalone() -> Result<Self> {
-        Self::start_of(1, false)
+        Self::start_of(1, None)
     }
 
-    fn start_of(members: usize, set: bool) -> Result<Self> {
+    /// With these arguments besides, where it is a set.
+    fn start_of(members: usize, set: Option<&'static [&'static str]>) -> Result<Self> {
         let program = Self::find().ok_or("mongod is not installed")?;
         // Unlike others it runs as root, too.
         let user = User::oneself();
-        let mut server = Self { program, user, members: Vec::new() };
+        let mut server = Self { program, user, set, members: Vec::new() };
         for _ in 0..members {
             let process = Process::new(&KIND, server.user.folder("jobs-mongo-")?)?;
             let data = process.folder().join("data");
@@ -119,7 +131,7 @@ impl PrivateMongo {
             let mut member = Member { port: free_port()?, process };
             // Somebody else may take the port between the look and the start.
             let mut tries = 0;
-            while let Err(why) = member.start(&server.program, set) {
+            while let Err(why) = member.start(&server.program, server.set) {
                 tries += 1;
                 if tries == 4 || !why.contains("Address already in use") {
                     return Err(why);
@@ -128,7 +140,7 @@ impl PrivateMongo {
             }
             server.members.push(member);
         }
-        if set {
+        if set.is_some() {
             server.initiate()?;
         }
         Ok(server)
@@ -206,20 +218,20 @@ impl PrivateMongo {
     /// It runs, or does not start.
     pub fn start_again(&mut self, member: usize) -> Result {
         let program = self.program.clone();
-        self.members[member].start(&program, true)
+        self.members[member].start(&program, self.set)
     }
 }
 
 impl Member {
-    fn start(&mut self, program: &Path, set: bool) -> Result {
+    fn start(&mut self, program: &Path, set: Option<&[&str]>) -> Result {
         let mut command = Command::new(program);
         command.arg("--dbpath").arg(self.process.folder().join("data"));
         command.args(["--port", &self.port.to_string(), "--bind_ip", "127.0.0.1"]);
         command.args(["--nounixsocket", "--wiredTigerCacheSizeGB", "0.5"]);
         // It looks at itself once a second, and writes that down.
         command.args(["--setParameter", "diagnosticDataCollectionEnabled=false"]);
-        if set {
-            command.args(["--replSet", SET]);
+        if let Some(more) = set {
+            command.args(["--replSet", SET]).args(more);
         }
         self.process.start(command)
     }

@@ -21,10 +21,7 @@ pub(crate) async fn health(store: &Mongo) -> Result<Check> {
         let rows = db.rows(find).await?;
         let version = rows.first().and_then(|row| int(row, "version")).unwrap_or_default();
         for index in schema::missing(db).await? {
-            findings.push(format!(
-                "the index {index} is missing: drop the document of {} and run the migrations",
-                db.name("schema")
-            ));
+            findings.push(format!("the index {index} is missing: run the migrations again"));
         }
         let members = hello.get_array("hosts").map_or(0, Vec::len);
         if hello.get_array("arbiters").is_ok_and(|arbiters| !arbiters.is_empty()) && members < 3 {

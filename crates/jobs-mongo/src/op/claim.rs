@@ -1,6 +1,6 @@
 //! What a reserve takes, and what is held under its nonce.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use jobs_core::{
     Claim,
@@ -14,18 +14,19 @@ use super::{pick::Head, reserve::Call};
 use crate::{
     error::Fault,
     frontier::Line,
-    row::{self, at, int, need},
+    row::{self, int, need},
 };
 
 impl Call<'_> {
-    /// Takes those that are still in line. Beside it, that this nonce took something: a repetition
-    /// takes nothing more, even when all of it has ended.
+    /// Takes those that are still in the lines where they were seen: one that was lost meanwhile is
+    /// suspect, and may not be held ahead.
     pub(super) async fn claim(
         &mut self,
         chosen: &[(Line, Head)],
     ) -> std::result::Result<usize, Fault> {
         let db = &self.store.db;
-        let ids: Vec<&str> = chosen.iter().map(|(_, (_, id))| id.as_str()).collect();
+        let mut ids: Vec<&str> = chosen.iter().map(|(_, (_, id))| id.as_str()).collect();
+        ids.sort_unstable();
         let lease = delay_millis(self.request.leased_for().length());
         let nonce = self.request.nonce_of().0;
         let started = doc! { "$cond": [{ "$eq": ["$scope", 2] }, "$$REMOVE", "$held"] };
@@ -43,19 +44,16 @@ impl Call<'_> {
             "line": "$$REMOVE",
             "outcome": "$$REMOVE",
         } };
+        let lines: BTreeSet<String> = chosen.iter().map(|(line, _)| line.stored()).collect();
+        let lines: Vec<String> = lines.into_iter().collect();
         let statement = doc! {
-            "q": { "_id": { "$in": ids }, "state": 1_i32 },
+            "q": { "_id": { "$in": ids }, "state": 1_i32, "line": { "$in": lines } },
             "u": [claim],
             "multi": true,
+            // The server would try the lines' index as well each time.
+            "hint": "_id_",
         };
-        let record = doc! {
-            "insert": db.name("taken"),
-            "documents": [{ "_id": nonce, "at": at(self.now) }],
-        };
-        let (claimed, recorded) = tokio::join!(db.update("jobs", vec![statement]), db.hint(record));
-        recorded?;
-        self.recorded = true;
-        Ok(claimed?.count)
+        Ok(db.update("jobs", vec![statement]).await?.count)
     }
 
     /// A repetition: what is still held, its lease from now, as the worker's own clock counts.
@@ -86,7 +84,9 @@ impl Call<'_> {
             "batchSize": 1100,
         });
         let rows = rows.await?;
-        self.store.remember(self.request.nonce_of(), self.request.queue());
+        if !rows.is_empty() {
+            self.store.remember(self.request.nonce_of(), self.request.queue());
+        }
         let mut order = HashMap::new();
         for held in &known {
             order.insert(row::id(&held.claim.job), order.len());

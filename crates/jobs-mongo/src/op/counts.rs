@@ -1,4 +1,4 @@
-//! Counts (A1, A2), all of one moment: the first statement reads a snapshot, the others the same.
+//! Counts (A1, A2), all of one moment: the first statement says of which, the others read that snapshot.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -77,31 +77,31 @@ pub(crate) async fn all(store: &Mongo, permit: &Permit<Read>, lanes: &Lanes) -> 
     store.db.within("counts", count(store, &asked)).await
 }
 
-/// One statement of one moment; the first says which.
+/// The moment that all is counted at: a snapshot that the server has.
+async fn moment(store: &Mongo) -> std::result::Result<Timestamp, Fault> {
+    let reply = store.db.run(doc! {
+        "find": store.db.name("schema"), "limit": 1, "singleBatch": true,
+        "readConcern": { "level": "snapshot" },
+    });
+    let reply = reply.await?;
+    let cursor = need(reply.get_document("cursor").ok(), "cursor")?;
+    need(cursor.get_timestamp("atClusterTime").ok(), "atClusterTime")
+}
+
+/// One statement of that moment, however many replies it has.
 async fn at_moment(
     store: &Mongo,
     collection: &str,
     pipeline: Vec<Document>,
-    moment: &mut Option<Timestamp>,
+    moment: Timestamp,
 ) -> std::result::Result<Vec<Document>, Fault> {
-    let mut concern = doc! { "level": "snapshot" };
-    if let Some(moment) = *moment {
-        concern.insert("atClusterTime", moment);
-    }
-    let reply = store.db.run(doc! {
+    let aggregate = doc! {
         "aggregate": store.db.name(collection),
         "pipeline": pipeline,
-        // More than a reply holds is not counted.
-        "cursor": { "batchSize": 1_000_000_i64 },
-        "readConcern": concern,
-    });
-    let reply = reply.await?;
-    let cursor = need(reply.get_document("cursor").ok(), "cursor")?;
-    if moment.is_none() {
-        *moment = cursor.get_timestamp("atClusterTime").ok();
-    }
-    let rows = cursor.get_array("firstBatch").into_iter().flatten();
-    Ok(rows.filter_map(|row| row.as_document().cloned()).collect())
+        "cursor": {},
+        "readConcern": { "level": "snapshot", "atClusterTime": moment },
+    };
+    store.db.rows(aggregate).await
 }
 
 async fn count(store: &Mongo, asked: &Asked<'_>) -> std::result::Result<Counts, Fault> {
@@ -109,7 +109,7 @@ async fn count(store: &Mongo, asked: &Asked<'_>) -> std::result::Result<Counts, 
     if let Err(fault) = store.minutes.write(db).await {
         tracing::debug!(?fault, "the last second is not among the counts by minute");
     }
-    let mut moment = None;
+    let moment = moment(store).await?;
     let prefix = |kind: &str| match asked.queue {
         Some(queue) => format!("{kind}/{queue}"),
         None => kind.to_owned(),
@@ -127,10 +127,16 @@ async fn count(store: &Mongo, asked: &Asked<'_>) -> std::result::Result<Counts, 
         doc! { "$unionWith": { "coll": db.name("jobs"), "pipeline": running } },
     ];
     for kind in ["r", "s", "p"] {
-        let walk = walk(&prefix(kind));
+        let mut walk = walk(&prefix(kind));
+        if let Some(tenant) = asked.tenant {
+            // A parked line has it at another place than the others; the rest is seen below.
+            let parts = doc! { "$split": ["$walked", "/"] };
+            let of_it = doc! { "$in": [{ "$literal": tenant }, parts] };
+            walk.push(doc! { "$match": { "$expr": of_it } });
+        }
         first.push(doc! { "$unionWith": { "coll": db.name("jobs"), "pipeline": walk } });
     }
-    let rows = at_moment(store, "schema", first, &mut moment).await?;
+    let rows = at_moment(store, "schema", first, moment).await?;
     let now = need(rows.iter().find_map(|row| date(row, "now")), "now")?;
     let mut tallies = BTreeMap::<Lane, Tally>::new();
     let mut lines = BTreeMap::<Lane, Vec<(String, Option<i64>)>>::new();
@@ -161,7 +167,7 @@ async fn count(store: &Mongo, asked: &Asked<'_>) -> std::result::Result<Counts, 
             lines.entry(lane).or_default().push((line, split));
         }
     }
-    let settings = settings(store, asked, &mut moment).await?;
+    let settings = settings(store, asked, moment).await?;
     for (queue, settings) in &settings {
         for tenant in settings.lanes.keys().filter(|tenant| asked.covers(queue, tenant)) {
             tallies.entry((queue.clone(), tenant.clone())).or_default();
@@ -176,7 +182,7 @@ async fn count(store: &Mongo, asked: &Asked<'_>) -> std::result::Result<Counts, 
     let chosen: BTreeSet<Lane> = chosen.into_iter().map(|(_, lane)| lane).collect();
     tallies.retain(|lane, _| chosen.contains(lane));
     lines.retain(|lane, _| chosen.contains(lane));
-    count_lines(store, &lines, &mut tallies, &mut moment).await?;
+    count_lines(store, &lines, &mut tallies, moment).await?;
     let default = Settings::default();
     let lanes = tallies.into_iter().map(|((queue, tenant), tally)| {
         let settings = settings.get(&queue).unwrap_or(&default).shown(&tenant, now);
@@ -209,7 +215,7 @@ fn lane_of(line: &str) -> Option<Lane> {
 async fn settings(
     store: &Mongo,
     asked: &Asked<'_>,
-    moment: &mut Option<Timestamp>,
+    moment: Timestamp,
 ) -> std::result::Result<BTreeMap<String, Settings>, Fault> {
     let filter = asked.queue.map_or_else(Document::new, |queue| doc! { "_id": queue });
     let rows = at_moment(store, "lanes", vec![doc! { "$match": filter }], moment).await?;
@@ -222,7 +228,7 @@ async fn count_lines(
     store: &Mongo,
     lines: &BTreeMap<Lane, Vec<(String, Option<i64>)>>,
     tallies: &mut BTreeMap<Lane, Tally>,
-    moment: &mut Option<Timestamp>,
+    moment: Timestamp,
 ) -> std::result::Result<(), Fault> {
     let cap = i64::try_from(COUNTED + 1).unwrap_or(i64::MAX);
     let mut wanted = Vec::new();

@@ -1,13 +1,16 @@
 //! Push (P1–P7): one `insert`. A duplicate is told by the index that refuses it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Instant,
+};
 
 use jobs_core::{AuthorizedJob, ErrorKind, Result, driver::distinct, queue::Pushed};
 use mongodb::bson::{Document, RawArrayBuf, doc, rawdoc};
 
 use crate::{
     Mongo,
-    error::{EXPIRED, Fault},
+    error::{EXPIRED, Fault, LATE},
     frontier::Line,
     row::{self, held, id, int, text, token},
 };
@@ -27,6 +30,9 @@ pub(crate) async fn all(store: &Mongo, jobs: &[AuthorizedJob]) -> Vec<Result<Pus
     match jobs {
         [] => Vec::new(),
         [job] if job.key.is_none() => {
+            if let Err(fault) = row::fits(job) {
+                return vec![Err(fault.into_error("enqueue"))];
+            }
             let push = |jobs: Vec<AuthorizedJob>| async move { shared(store, &jobs).await };
             vec![store.sharing().call(job.clone(), push).await]
         }
@@ -34,12 +40,22 @@ pub(crate) async fn all(store: &Mongo, jobs: &[AuthorizedJob]) -> Vec<Result<Pus
             let mut answers = Vec::with_capacity(jobs.len());
             let mut rest = jobs;
             while !rest.is_empty() {
-                let (chunk, tail) = rest.split_at(fits(rest));
-                match push(store, chunk).await {
-                    Ok(pushed) => answers.extend(pushed.into_iter().map(Ok)),
-                    Err(error) => answers.extend(chunk.iter().map(|_| Err(error.clone()))),
-                }
+                let (chunk, tail) = rest.split_at(fits(rest).min(distinct(rest)));
+                let until = Instant::now() + store.db.options.deadline;
                 rest = tail;
+                let error = match push(store, chunk, token(), until).await {
+                    Ok(pushed) => {
+                        answers.extend(pushed.into_iter().map(Ok));
+                        continue;
+                    }
+                    Err(error) => error,
+                };
+                answers.extend(chunk.iter().map(|_| Err(error.clone())));
+                if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) {
+                    // Those that come after would each wait as long for the same.
+                    answers.extend(rest.iter().map(|_| Err(error.clone())));
+                    break;
+                }
             }
             answers
         }
@@ -64,51 +80,86 @@ async fn shared(store: &Mongo, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
     let mut answers = Vec::with_capacity(jobs.len());
     let mut rest = jobs;
     while !rest.is_empty() {
-        let (chunk, tail) = rest.split_at(fits(rest));
+        let (chunk, tail) = rest.split_at(fits(rest).min(distinct(rest)));
         answers.extend(together(store, chunk).await);
         rest = tail;
     }
     answers
 }
 
+/// One statement, and where a job's id or key is locked by somebody's transaction one more without
+/// it, within the deadline of one call: whoever shares it waits for all of that.
 async fn together(store: &Mongo, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
-    let error = match push(store, jobs).await {
-        Ok(pushed) => return pushed.into_iter().map(Ok).collect(),
-        Err(error) => error,
-    };
-    let connection = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
-    if jobs.len() == 1 || connection {
-        return jobs.iter().map(|_| Err(error.clone())).collect();
+    let (token, until) = (token(), Instant::now() + store.db.options.deadline);
+    let mut answers: Vec<Option<Result<Pushed>>> = jobs.iter().map(|_| None).collect();
+    loop {
+        let left: Vec<usize> = (0..jobs.len()).filter(|at| answers[*at].is_none()).collect();
+        let asked: Vec<AuthorizedJob> = left.iter().map(|at| jobs[*at].clone()).collect();
+        if asked.is_empty() {
+            break;
+        }
+        let error = match push(store, &asked, token, until).await {
+            Ok(pushed) => {
+                for (at, pushed) in left.iter().zip(pushed) {
+                    answers[*at] = Some(Ok(pushed));
+                }
+                break;
+            }
+            Err(error) => error,
+        };
+        let culprit = match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::Timeout => None,
+            // Where nothing is stored it is no single job's trouble, but a lock's.
+            kind => first_missing(store, &asked, kind == ErrorKind::Busy, until).await,
+        };
+        match culprit.and_then(|at| left.get(at)) {
+            Some(at) => answers[*at] = Some(Err(error)),
+            None => left.iter().for_each(|at| answers[*at] = Some(Err(error.clone()))),
+        }
     }
-    let mut answers = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let pushed = push(store, std::slice::from_ref(job)).await;
-        answers.push(pushed.map(|pushed| pushed[0]));
-    }
-    answers
+    let answer = |answer: Option<_>| answer.unwrap_or_else(|| Err(LATE.into_error("enqueue")));
+    answers.into_iter().map(answer).collect()
 }
 
-/// Stores jobs in order; the first of an id or key wins.
-async fn push(store: &Mongo, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
-    let push = async {
-        let mut answers = Vec::with_capacity(jobs.len());
-        let mut rest = jobs;
-        while !rest.is_empty() {
-            let (head, tail) = rest.split_at(distinct(rest));
-            answers.extend(store_all(store, head).await?);
-            rest = tail;
-        }
-        Ok(answers)
+/// The job whose lock ended the statement: the server goes from one to the next, so those before it
+/// are stored. What a validator refuses is the only one that is not.
+async fn first_missing(
+    store: &Mongo,
+    jobs: &[AuthorizedJob],
+    alone: bool,
+    until: Instant,
+) -> Option<usize> {
+    let ids: Vec<_> = jobs.iter().map(|job| id(&job.job_ref())).collect();
+    let find = doc! {
+        "find": store.db.name("jobs"), "filter": { "_id": { "$in": &ids } },
+        "projection": { "_id": 1 },
     };
-    store.db.within("enqueue", push).await
+    let rows = tokio::time::timeout_at(until.into(), store.db.rows(find)).await.ok()?.ok()?;
+    let stored: HashSet<_> = rows.iter().filter_map(|row| text(row, "_id")).collect();
+    if stored.is_empty() && !alone {
+        return None;
+    }
+    ids.iter().position(|id| !stored.contains(id))
+}
+
+/// Stores jobs of which no two have an id or key in common.
+async fn push(
+    store: &Mongo,
+    jobs: &[AuthorizedJob],
+    token: i64,
+    until: Instant,
+) -> Result<Vec<Pushed>> {
+    let push = store.db.within("enqueue", store_all(store, jobs, token));
+    let pushed = tokio::time::timeout_at(until.into(), push).await;
+    pushed.unwrap_or_else(|_| Err(LATE.into_error("enqueue")))
 }
 
 async fn store_all(
     store: &Mongo,
     jobs: &[AuthorizedJob],
+    token: i64,
 ) -> std::result::Result<Vec<Pushed>, Fault> {
     let mut answers: Vec<Option<Pushed>> = vec![None; jobs.len()];
-    let token = token();
     for _ in 0..TRIES {
         let left: Vec<usize> = (0..jobs.len()).filter(|at| answers[*at].is_none()).collect();
         if left.is_empty() {
@@ -151,6 +202,8 @@ async fn insert(
         "documents": documents,
     };
     let written = match db.write(command).await {
+        // Not of a majority that is late.
+        Err(fault @ Fault::Unacknowledged(..)) => return Err(fault),
         Err(fault) if fault.code() == Some(EXPIRED) => {
             let what = "another transaction holds the job's id or key: try again";
             return Err(Fault::Broken(ErrorKind::Busy, what));
@@ -235,7 +288,6 @@ pub(crate) fn published<'l>(store: &Mongo, lines: impl Iterator<Item = (&'l Line
         let first = firsts.entry(line).or_insert(due);
         *first = due.min(*first);
     }
-    let queues: BTreeSet<_> = firsts.keys().map(|line| line.queue.clone()).collect();
-    store.frontier.note(firsts);
-    store.wake.tell(&store.db, queues);
+    let lines = firsts.into_iter();
+    store.put_in_line(lines.map(|(line, due)| (line.queue.clone(), Some((line.clone(), due)))));
 }

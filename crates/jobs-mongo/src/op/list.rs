@@ -12,6 +12,7 @@ use jobs_core::{
 };
 use mongodb::bson::{Bson, Document, doc};
 
+use super::survey::{union, walk};
 use crate::{
     Mongo,
     error::Fault,
@@ -23,10 +24,10 @@ const LOOKED_AT: usize = 1000;
 
 /// One page.
 pub(crate) async fn page(store: &Mongo, permit: &Permit<Read>, list: &List) -> Result<Page> {
-    store.db.within("list", walk(store, permit, list)).await
+    store.db.within("list", pages(store, permit, list)).await
 }
 
-async fn walk(
+async fn pages(
     store: &Mongo,
     permit: &Permit<Read>,
     list: &List,
@@ -124,8 +125,8 @@ async fn index(
                 }),
             )
         }
-        Some(State::Ready) if is_short(store, queue).await? => {
-            filter.insert("line", in_line(queue));
+        Some(State::Ready) if let Some(lines) = short(store, queue, tenant).await? => {
+            filter.insert("line", lines);
             (filter, Some("line"))
         }
         Some(State::Ready | State::Done) | None => (
@@ -147,18 +148,39 @@ fn in_line(queue: Option<&str>) -> Document {
     }
 }
 
-/// Are so few in line that all can be sorted? Else a walk over all states finds them.
-async fn is_short(store: &Mongo, queue: Option<&str>) -> std::result::Result<bool, Fault> {
+/// What is in line in scope, where it is so little that all can be sorted; else a walk over all
+/// states finds it.
+async fn short(
+    store: &Mongo,
+    queue: Option<&str>,
+    tenant: Option<&str>,
+) -> std::result::Result<Option<Document>, Fault> {
     let limit = i64::try_from(LOOKED_AT).unwrap_or(i64::MAX) + 1;
+    let mut lines = in_line(queue);
+    if let Some(tenant) = tenant {
+        // Its lines, by one seek for each line of everybody's.
+        let prefix = queue.map_or_else(|| "r".to_owned(), |queue| format!("r/{queue}"));
+        let its = doc! { "$arrayElemAt": [{ "$split": ["$walked", "/"] }, 4] };
+        let of_it = doc! { "$eq": [its, { "$literal": tenant }] };
+        let of_it = doc! { "$match": { "$expr": of_it } };
+        let mut walk = walk(&prefix);
+        walk.extend([of_it, doc! { "$limit": limit }]);
+        let rows = union(store, [walk].into_iter()).await?;
+        if rows.len() > LOOKED_AT {
+            return Ok(None);
+        }
+        let of_it: Vec<_> = rows.iter().filter_map(|row| text(row, "walked")).collect();
+        lines = doc! { "$in": of_it };
+    }
     let rows = store.db.rows(doc! {
         "find": store.db.name("jobs"),
-        "filter": { "line": in_line(queue) },
+        "filter": { "line": &lines },
         "projection": { "_id": 0, "line": 1 },
         "hint": "line",
         "limit": limit,
         "batchSize": limit,
     });
-    Ok(rows.await?.len() <= LOOKED_AT)
+    Ok((rows.await?.len() <= LOOKED_AT).then_some(lines))
 }
 
 fn matches(list: &List, row: &Document) -> bool {

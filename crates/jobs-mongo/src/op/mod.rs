@@ -10,6 +10,8 @@ pub(crate) mod enqueue;
 pub(crate) mod get;
 pub(crate) mod list;
 mod pick;
+mod promote;
+pub(crate) mod prune;
 pub(crate) mod renew;
 pub(crate) mod reserve;
 pub(crate) mod retry;

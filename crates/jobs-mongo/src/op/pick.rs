@@ -64,7 +64,7 @@ type Lanes<'k> = BTreeMap<&'k str, Vec<&'k Line>>;
 
 pub(crate) fn lanes<'k>(known: &'k Known, wish: &Wish, now: i64) -> Lanes<'k> {
     let mut lanes = Lanes::new();
-    for line in known.lines.keys().filter(|line| wish.may(line)) {
+    for line in known.lines.keys().filter(|line| line.ready && wish.may(line)) {
         lanes.entry(&line.tenant).or_default().push(line);
     }
     lanes.retain(|tenant, _| known.settings.paused_until(tenant, now).is_none());
@@ -206,7 +206,7 @@ pub(crate) fn decide(
         if order.len() > 1 {
             let contested: Vec<&str> = contested.into_iter().collect();
             let weight = known.settings.weight(lane.tenant);
-            turns.charge(lane.tenant, &contested, turn.0, count, weight);
+            turns.charge(lane.tenant, &contested, turn, count, weight);
         }
         if count == 0 {
             break;

@@ -10,18 +10,16 @@ use jobs_core::{
     ErrorKind, Result, Settled, Settlement,
     queue::{Delivery, Reserve, Reserved},
 };
-use mongodb::bson::{Bson, doc};
+use mongodb::bson::doc;
 
 use super::{
     pick::{Decision, Head, Read, Wish, decide, first},
     settle,
-    survey::{UNIONS, union},
 };
 use crate::{
     Mongo,
     error::Fault,
     frontier::{Known, Line, Place},
-    row::{at, text},
     turns::Turns,
 };
 
@@ -29,10 +27,14 @@ use crate::{
 const HOUR: i64 = 3_600_000;
 /// How often a reserve that others were faster than decides again.
 const ROUNDS: usize = 12;
+/// How often it lets others' charges of the turns go before its own. Then it writes them whatever the
+/// version: of 32 reservers in each other's way one of three never had its turn in twelve rounds.
+const YIELDS: usize = 2;
 /// How long after it met another a handle draws by lot.
 const CONTESTED: Duration = Duration::from_millis(500);
-/// Scheduled jobs of one line that one reserve puts in line, at least.
-const PROMOTED: usize = 100;
+/// Scheduled jobs that one reserve puts in line, however many are due; more only where it asks for
+/// more.
+const PROMOTED: usize = 512;
 
 /// Settles, then reserves. None asked does no I/O.
 pub(crate) async fn all(
@@ -62,11 +64,10 @@ async fn reserve(store: &Mongo, request: &Reserve) -> std::result::Result<Reserv
         request,
         now: 0,
         looked: false,
+        yielded: 0,
         met: known.met.is_some_and(|met| met.elapsed() < CONTESTED),
         claimed: None,
-        recorded: false,
-        promoted: false,
-        next_due: None,
+        budget: request.most().max(PROMOTED),
     };
     let mut done = call.run(&place, &mut known).await;
     // As through an election: whoever asked counts the lease from when it asked.
@@ -90,15 +91,14 @@ pub(super) struct Call<'c> {
     pub now: i64,
     /// All lines of its names were looked for in this call.
     pub looked: bool,
+    /// How often another wrote the turns meanwhile.
+    pub yielded: usize,
     /// Another reserve is in the way: it took what this one, or the last one here, had chosen.
     pub met: bool,
     /// When it first claimed something.
     pub claimed: Option<Instant>,
-    /// This call put its own nonce on record.
-    pub recorded: bool,
-    /// It put what was due in line, as much as one reserve does.
-    pub promoted: bool,
-    pub next_due: Option<i64>,
+    /// How many due jobs it may still put in line.
+    pub budget: usize,
 }
 
 impl Call<'_> {
@@ -109,25 +109,24 @@ impl Call<'_> {
     ) -> std::result::Result<Reserved, Fault> {
         let mut wish = Wish::of(self.request);
         let mut deliveries: Vec<Delivery> = Vec::new();
-        let mut look = false;
+        let (mut look, mut over) = (false, false);
         for _ in 0..ROUNDS {
             place.noted(known);
-            look |= known.is_old(self.request.names(), self.store.db.clock.now());
-            let (mut lines, mut limit) = match look {
+            let now = self.store.db.clock.now();
+            look |= known.is_old(self.request.names(), now);
+            let due = self.budget > 0 && self.is_due(known, &wish, now);
+            let (mut lines, mut limit) = match look || due {
                 true => (BTreeSet::new(), 0),
-                false => first(known, &wish, self.store.db.clock.now().unwrap_or_default()),
+                false => first(known, &wish, now.unwrap_or_default()),
             };
             let mut read = HashMap::new();
             if !self.survey(known, look, &lines, limit, &mut read).await? {
                 return self.held().await;
             }
-            if look {
-                self.looked = true;
-                if self.promote(known, wish.most).await? {
-                    self.promoted = true;
-                    continue;
-                }
+            if look || due {
+                self.looked |= look;
                 look = false;
+                self.promote(known, &wish).await?;
                 (lines, limit) = first(known, &wish, self.now);
                 self.read(known, &lines, limit, &mut read).await?;
             }
@@ -142,7 +141,11 @@ impl Call<'_> {
             };
             self.drained(known, &read);
             if chosen.is_empty() {
-                if self.looked {
+                if self.budget > 0 && self.is_due(known, &wish, Some(self.now)) {
+                    continue;
+                }
+                over = self.looked;
+                if over {
                     break;
                 }
                 look = true;
@@ -159,7 +162,6 @@ impl Call<'_> {
                 known.met = Some(Instant::now());
             }
             self.met |= met;
-            self.promoted &= claimed == 0;
             // Also where the count says none: it may have been sent twice, and the first one counts.
             deliveries = self.deliveries(&chosen, deliveries).await?;
             wish = Wish::of(self.request);
@@ -170,38 +172,15 @@ impl Call<'_> {
                 break;
             }
         }
-        let wait = self.next_due.filter(|_| wish.most > 0).map(|due| due - self.now);
-        let next_due = wait.map(|wait| Duration::from_millis(wait.clamp(0, HOUR).unsigned_abs()));
+        let due = match over {
+            _ if wish.most == 0 => None,
+            true => self.next_due(known, &wish),
+            // Others were faster each time: there is work, and the same is asked again at once.
+            false => Some(self.now),
+        };
+        let wait = |due: i64| due.saturating_sub(self.now).clamp(0, HOUR).unsigned_abs();
+        let next_due = due.map(|due| Duration::from_millis(wait(due)));
         Ok(Reserved { deliveries, next_due })
-    }
-
-    /// Puts what is due in line, if anything is: then the lines are to be looked for again.
-    async fn promote(
-        &mut self,
-        known: &mut Known,
-        most: usize,
-    ) -> std::result::Result<bool, Fault> {
-        let due: Vec<Line> = known.lines.keys().filter(|line| !line.ready).cloned().collect();
-        known.lines.retain(|line, _| line.ready);
-        if due.is_empty() || self.promoted {
-            return Ok(false);
-        }
-        let mut ids = Vec::new();
-        for part in due.chunks(UNIONS) {
-            let limit = i64::try_from(most.max(PROMOTED)).unwrap_or(i64::MAX);
-            let due_of = |line: &Line| {
-                vec![
-                    doc! { "$match": { "line": line.stored(), "run_at": { "$lte": at(self.now) } } },
-                    doc! { "$sort": { "run_at": 1, "_id": 1 } },
-                    doc! { "$limit": limit },
-                    doc! { "$project": { "_id": 1 } },
-                ]
-            };
-            let rows = union(self.store, part.iter().map(due_of)).await?;
-            ids.extend(rows.iter().filter_map(|row| text(row, "_id")));
-        }
-        promote_all(self.store, &ids, self.now).await?;
-        Ok(true)
     }
 
     /// Lines that were read to their end have no work any more, as far as this handle knows.
@@ -238,39 +217,23 @@ impl Call<'_> {
     }
 
     /// Writes the turns; `false`: somebody else decided meanwhile.
-    async fn charge(&self, known: &mut Known) -> std::result::Result<bool, Fault> {
+    async fn charge(&mut self, known: &mut Known) -> std::result::Result<bool, Fault> {
         if !known.turns.is_charged() {
             return Ok(true);
         }
-        let db = &self.store.db;
-        let statement = known.turns.statement(self.request.queue());
+        let db = self.store.db.clone();
+        let anyway = self.yielded >= YIELDS;
+        let statement = known.turns.statement(self.request.queue(), anyway);
         let update = doc! { "update": db.name("turns"), "updates": [statement] };
         let written = db.hint(update).await?;
         if written.count == 1 {
-            known.turns.written();
+            known.turns.written(anyway);
             return Ok(true);
         }
+        self.yielded += 1;
         known.turns =
             self.document("turns").await?.map(|row| Turns::read(&row)).unwrap_or_default();
         tokio::time::sleep(Duration::from_micros(fastrand::u64(..1000))).await;
         Ok(false)
     }
-}
-
-/// Puts these scheduled jobs in line, as far as they were due at `now` by the server's clock.
-pub(crate) async fn promote_all(
-    store: &Mongo,
-    ids: &[String],
-    now: i64,
-) -> std::result::Result<usize, Fault> {
-    if ids.is_empty() {
-        return Ok(0);
-    }
-    let ids: Vec<Bson> = ids.iter().map(|id| Bson::String(id.clone())).collect();
-    let statement = doc! {
-        "q": { "_id": { "$in": ids }, "state": 0_i32, "run_at": { "$lte": at(now) } },
-        "u": [{ "$set": { "state": 1_i32, "line": Line::expression(true), "cold": "$$REMOVE" } }],
-        "multi": true,
-    };
-    Ok(store.db.update("jobs", vec![statement]).await?.count)
 }

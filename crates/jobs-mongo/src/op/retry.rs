@@ -9,7 +9,7 @@ use crate::{
     Mongo,
     error::Fault,
     frontier::Line,
-    row::{self, held, id, int, need, text, token},
+    row::{self, date, held, id, int, need, text, token},
 };
 
 /// A statement's filter: the job, in the permit's scope, not a stub. A foreign id matches nothing, as
@@ -36,7 +36,10 @@ pub(super) async fn look<V>(
     let rows = store.db.rows(doc! {
         "find": store.db.name("jobs"),
         "filter": filter,
-        "projection": { "queue": 1, "state": 1, "verb_mark": 1, "lost_mark": 1, "key": 1 },
+        "projection": {
+            "queue": 1, "state": 1, "verb": 1, "verb_mark": 1, "lost_mark": 1, "key": 1, "line": 1,
+            "run_at": 1, "cancel": 1,
+        },
     });
     let rows = rows.await?;
     Ok(rows.into_iter().filter_map(|row| Some((text(&row, "_id")?, row))).collect())
@@ -89,7 +92,7 @@ pub(crate) async fn all(
         }
     }
     let holders = holders(store, &keys).await?;
-    let mut queues = BTreeSet::new();
+    let mut lines = Vec::new();
     let mut told = BTreeSet::new();
     let mut answers = Vec::with_capacity(jobs.len());
     for job in jobs {
@@ -101,7 +104,9 @@ pub(crate) async fn all(
         let refused =
             one.iter().position(|other| *other == job).is_some_and(|at| met.contains(&at));
         answers.push(if int(row, "verb_mark") == Some(token) && told.insert(job) {
-            queues.insert(need(text(row, "queue"), "queue")?);
+            let line = text(row, "line").and_then(|line| Line::read(&line));
+            let queue = need(text(row, "queue"), "queue")?;
+            lines.push((queue, line.zip(date(row, "run_at"))));
             Retried::Retried
         } else if refused {
             let key = text(row, "key").map(|key| held(&job.tenant, &key));
@@ -116,10 +121,7 @@ pub(crate) async fn all(
             Retried::NotRetryable(state)
         });
     }
-    for queue in &queues {
-        store.frontier.forget_queue(queue);
-    }
-    store.wake.tell(&store.db, queues);
+    store.put_in_line(lines);
     Ok(answers)
 }
 

@@ -37,7 +37,7 @@ pub(crate) async fn tune(
     };
     store.db.within("set_lane", set).await?;
     store.frontier.forget_queue(&lane.queue);
-    store.wake.tell(&store.db, [lane.queue.clone()]);
+    store.put_in_line([(lane.queue.clone(), None)]);
     Ok(Tuned::Tuned)
 }
 

@@ -298,18 +298,20 @@ fn wake(store: &Mongo, settlements: &[&Settlement], results: &HashMap<Key, Settl
     let mut ready = BTreeSet::new();
     for settlement in settlements {
         let Some(Settled::Applied(state)) = results.get(&key(&settlement.claim)) else { continue };
-        if !matches!(state, State::Ready | State::Scheduled) {
-            continue;
-        }
-        match store.remembered(settlement.claim.nonce) {
-            Some(queue) => {
-                store.frontier.forget_queue(&queue);
-                if *state == State::Ready {
-                    ready.insert(queue);
-                }
+        let queue = store.remembered(settlement.claim.nonce);
+        match state {
+            State::Ready => match queue {
+                Some(queue) => _ = ready.insert(queue),
+                None => store.frontier.look(None),
+            },
+            State::Scheduled => {
+                let delay = settlement.outcome.delay().map(delay_millis).unwrap_or_default();
+                // Where the server's time is not known just now, at once.
+                let due = store.db.clock.now().map_or(i64::MIN, |now| now.saturating_add(delay));
+                store.frontier.look_at(queue.as_deref(), due);
             }
-            None => store.frontier.forget(),
+            _ => {}
         }
     }
-    store.wake.tell(&store.db, ready);
+    store.put_in_line(ready.into_iter().map(|queue| (queue, None)));
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use mongodb::bson::{Document, doc};
@@ -12,14 +12,15 @@ use super::{pick::Read, reserve::Call};
 use crate::{
     Mongo,
     error::Fault,
-    frontier::{Known, Line, Look},
+    frontier::{Known, Line},
     row::{at, date, int, need, text},
     settings::Settings,
     turns::Turns,
 };
 
-/// Lines that one statement reads: each costs the server some 0.1 ms of planning.
-pub(super) const UNIONS: usize = 32;
+/// Lines that one statement reads: each costs the server some 0.1 ms of planning, and it takes a
+/// thousand stages at most.
+pub(super) const UNIONS: usize = 36;
 /// Of how many times as many candidates a reserve that met another takes its own by lot.
 const SPREAD: usize = 8;
 
@@ -41,25 +42,32 @@ impl Call<'_> {
             let pipeline = vec![doc! { "$match": { "_id": queue } }, found];
             doc! { "$unionWith": { "coll": db.name(collection), "pipeline": pipeline } }
         };
-        let taken = vec![
-            doc! { "$match": { "_id": self.request.nonce_of().0 } },
-            doc! { "$project": { "_id": 0, "taken": "$_id" } },
-        ];
         let mut pipeline = vec![
             doc! { "$match": { "_id": "schema" } },
             doc! { "$project": { "_id": 0, "now": "$$NOW" } },
-            doc! { "$unionWith": { "coll": db.name("taken"), "pipeline": taken } },
             version("lanes", "settings"),
             version("turns", "turns"),
         ];
-        if look {
-            for name in self.request.names() {
-                for kind in ["r", "s"] {
-                    let walk = walk(&format!("{kind}/{queue}/{name}"));
-                    pipeline
-                        .push(doc! { "$unionWith": { "coll": db.name("jobs"), "pipeline": walk } });
-                }
+        let first = self.claimed.is_none();
+        if first {
+            // What it took and holds, or that what it took was lost since.
+            let nonce = self.request.nonce_of().0;
+            for (collection, field) in [("jobs", "run"), ("taken", "_id")] {
+                let again = vec![
+                    doc! { "$match": { field: nonce } },
+                    doc! { "$limit": 1 },
+                    doc! { "$project": { "_id": 0, "again": "$_id" } },
+                ];
+                let coll = db.name(collection);
+                pipeline.push(doc! { "$unionWith": { "coll": coll, "pipeline": again } });
             }
+        }
+        let walks = |name: &String| ["r", "s"].map(|kind| walk(&format!("{kind}/{queue}/{name}")));
+        let walks = self.request.names().iter().flat_map(walks);
+        let mut walks: Vec<_> = if look { walks.collect() } else { Vec::new() };
+        let later_walks = walks.split_off(walks.len().min(UNIONS));
+        for walk in walks {
+            pipeline.push(doc! { "$unionWith": { "coll": db.name("jobs"), "pipeline": walk } });
         }
         let (now_lines, later): (Vec<_>, Vec<_>) =
             lines.iter().enumerate().partition(|(place, _)| *place < UNIONS);
@@ -69,8 +77,10 @@ impl Call<'_> {
         }
         let command = doc! { "aggregate": db.name("schema"), "pipeline": pipeline, "cursor": {} };
         let began = Instant::now();
-        let rows = db.rows(command).await?;
-        let took = began.elapsed();
+        let mut rows = db.rows(command).await?;
+        for part in later_walks.chunks(UNIONS) {
+            rows.extend(union(self.store, part.iter().cloned()).await?);
+        }
         let (mut settings, mut turns, mut again) = (0, 0, false);
         let mut found = BTreeMap::new();
         for line in now_lines.iter().map(|(_, line)| *line) {
@@ -80,7 +90,7 @@ impl Call<'_> {
         for row in &rows {
             if let Some(time) = date(row, "now") {
                 now = Some(time);
-            } else if row.contains_key("taken") {
+            } else if row.contains_key("again") {
                 again = true;
             } else if let Some(version) = int(row, "settings") {
                 settings = version;
@@ -100,7 +110,7 @@ impl Call<'_> {
         let gone = || Fault::Refused(jobs_core::ErrorKind::Schema, gone.to_owned());
         self.now = now.ok_or_else(gone)?;
         db.clock.heard(self.now);
-        if again && !self.recorded {
+        if first && (again || self.store.remembered(self.request.nonce_of()).is_some()) {
             return Ok(false);
         }
         if settings != known.settings.version {
@@ -114,7 +124,7 @@ impl Call<'_> {
                 self.document("turns").await?.map(|row| Turns::read(&row)).unwrap_or_default();
         }
         if look {
-            self.take_in(known, found, began, took);
+            known.looked(self.request.names(), found, began);
         }
         let later: BTreeSet<Line> = later.into_iter().map(|(_, line)| line.clone()).collect();
         if !later.is_empty() {
@@ -131,37 +141,6 @@ impl Call<'_> {
         let filter = doc! { "_id": self.request.queue() };
         let find = doc! { "find": db.name(collection), "filter": filter, "limit": 1 };
         Ok(db.rows(find).await?.into_iter().next())
-    }
-
-    /// Takes note of all lines of the names.
-    pub(super) fn take_in(
-        &mut self,
-        known: &mut Known,
-        found: BTreeMap<Line, i64>,
-        began: Instant,
-        took: Duration,
-    ) {
-        let names = self.request.names();
-        known.took = took;
-        known.lines.retain(|line, _| names.binary_search(&line.name).is_err());
-        for name in names {
-            known.looked.insert(name.clone(), Look { at: began, next_due: None });
-        }
-        self.next_due = None;
-        for (line, due) in found {
-            if line.ready {
-                known.lines.insert(line, due);
-                continue;
-            }
-            if let Some(look) = known.looked.get_mut(&line.name) {
-                look.next_due = Some(look.next_due.map_or(due, |next| next.min(due)));
-            }
-            self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
-            if due <= self.now {
-                // Known as scheduled until it is promoted.
-                known.lines.insert(line, due);
-            }
-        }
     }
 
     /// Reads some lines from where they are known to have work.
@@ -222,7 +201,7 @@ pub(crate) fn walk(prefix: &str) -> Vec<Document> {
 }
 
 /// The first jobs of a line from its place on, by the index alone.
-fn heads(line: &Line, known: &Known, limit: usize) -> Vec<Document> {
+pub(super) fn heads(line: &Line, known: &Known, limit: usize) -> Vec<Document> {
     let from = known.lines.get(line).copied().unwrap_or(i64::MIN);
     let limit = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
     vec![
@@ -233,7 +212,10 @@ fn heads(line: &Line, known: &Known, limit: usize) -> Vec<Document> {
     ]
 }
 
-fn head(row: &Document, read: &mut HashMap<Line, Read>) -> std::result::Result<(), Fault> {
+pub(super) fn head(
+    row: &Document,
+    read: &mut HashMap<Line, Read>,
+) -> std::result::Result<(), Fault> {
     let line = need(text(row, "line").as_deref().and_then(Line::read), "line")?;
     let head = (need(date(row, "run_at"), "run_at")?, need(text(row, "_id"), "_id")?);
     read.entry(line).or_default().heads.push(head);

@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use jobs_core::{
     OutcomeKind, Result, State,
     driver::small,
-    queue::{Lost, STUB, Swept},
-    time::delay_millis,
+    queue::{Lost, Swept},
 };
 use mongodb::bson::{Bson, Document, doc};
 
 use super::{
-    reserve::promote_all,
+    promote::promote_all,
+    prune::prune,
     settle::{HELD_BY, recorded},
-    survey::{union, walk},
 };
 use crate::{
     Mongo,
@@ -23,9 +22,9 @@ use crate::{
 };
 
 /// Most that one sweep does of each.
-const BATCH: usize = 500;
+pub(super) const BATCH: usize = 500;
 /// How long what reserves took and counts by minute are kept, in milliseconds.
-const HOUR: i64 = 3_600_000;
+pub(super) const HOUR: i64 = 3_600_000;
 /// How long a worker is listed after it was last seen, in milliseconds.
 const SILENT: i64 = 60_000;
 /// A lease that ends later than this, in milliseconds, is damage: none is longer than an hour.
@@ -86,12 +85,34 @@ pub(crate) fn lose(to: Document) -> [Document; 2] {
     [doc! { "$set": first }, doc! { "$set": second }]
 }
 
+/// Of these jobs some may run without a lease. What their nonces took is not held any more once they
+/// are taken back: so it goes on record before, that a repetition of that reserve takes nothing in
+/// its place (R3).
+pub(super) async fn record_taken(store: &Mongo, ids: &[Bson]) -> std::result::Result<(), Fault> {
+    let rows = store.db.rows(doc! {
+        "find": store.db.name("jobs"),
+        "filter": { "_id": { "$in": ids }, "run": { "$exists": true }, "$expr": over() },
+        "projection": { "_id": 0, "run": 1 },
+    });
+    let nonces: BTreeSet<i64> = rows.await?.iter().filter_map(|row| int(row, "run")).collect();
+    if nonces.is_empty() {
+        return Ok(());
+    }
+    let record = |nonce: i64| {
+        let at = doc! { "$currentDate": { "at": true } };
+        doc! { "q": { "_id": nonce }, "u": at, "upsert": true }
+    };
+    store.db.update("taken", nonces.into_iter().map(record).collect()).await?;
+    Ok(())
+}
+
 async fn take_back(store: &Mongo, swept: &mut Swept) -> std::result::Result<(), Fault> {
     let db = &store.db;
     let find = doc! {
         "find": db.name("jobs"),
         "filter": { "run": { "$exists": true }, "$expr": over() },
         "projection": { "_id": 1 },
+        "hint": "run",
         "limit": i64::try_from(BATCH).unwrap_or(i64::MAX),
     };
     let rows = db.rows(find).await?;
@@ -99,213 +120,70 @@ async fn take_back(store: &Mongo, swept: &mut Swept) -> std::result::Result<(), 
     if ids.is_empty() {
         return Ok(());
     }
+    record_taken(store, &ids).await?;
     let token = token();
     let left = doc! { "$lt": ["$attempt", "$max_attempts"] };
     let live = doc! { "$cond": [left, State::Ready as i32, State::Parked as i32] };
     let asked = doc! { "$eq": ["$cancel", true] };
     let to = doc! { "$cond": [asked, State::Cancelled as i32, live] };
-    let [mut first, second] = lose(to);
+    let [mut first, second] = lose(to.clone());
     if let Ok(set) = first.get_document_mut("$set") {
         set.insert("swept", token);
+        set.insert("swept_to", to);
     }
     let filter = doc! {
         "_id": { "$in": ids.clone() }, "run": { "$exists": true }, "$expr": over(),
     };
-    let statement = doc! { "q": filter, "u": [first, second], "multi": true };
+    let statement = doc! { "q": filter, "u": [first, second], "multi": true, "hint": "_id_" };
     db.update("jobs", vec![statement]).await?;
     // What this sweep took, and no other that ran beside it.
     let rows = db.rows(doc! {
         "find": db.name("jobs"),
         "filter": { "_id": { "$in": ids }, "swept": token },
-        "projection": { "queue": 1, "name": 1, "attempt": 1, "state": 1 },
+        "projection": {
+            "queue": 1, "name": 1, "swept_to": 1, "fence": 1, "line": 1, "run_at": 1,
+            "attempts": { "$slice": -1 },
+        },
     });
-    let mut queues = BTreeSet::new();
+    let mut told = Vec::new();
     for row in &rows.await? {
         let job = row::job_ref(&need(text(row, "_id"), "_id")?)?;
         let queue = need(text(row, "queue"), "queue")?;
         store.minutes.failed(db, &queue, &job.tenant);
-        let state = row::state(row)?;
+        // It may be in its next run by now.
+        let to = int(row, "swept_to").and_then(|to| usize::try_from(to).ok());
+        let state = need(to.and_then(|to| State::ALL.get(to)).copied(), "swept_to")?;
         if state == State::Ready {
-            store.frontier.forget_queue(&queue);
-            queues.insert(queue.clone());
+            let line = text(row, "line").and_then(|line| Line::read(&line));
+            told.push((queue.clone(), line.zip(date(row, "run_at"))));
         }
         let name = need(text(row, "name"), "name")?;
-        let attempt = small(int(row, "attempt").unwrap_or_default());
+        let lost = row.get_array("attempts").ok().and_then(|all| all.last()?.as_document());
+        let attempt = small(lost.and_then(|lost| int(lost, "number")).unwrap_or_default());
         swept.lost.push(Lost { job, queue, name, attempt, state });
     }
-    store.wake.tell(db, queues);
+    store.put_in_line(told);
     Ok(())
 }
 
+/// Puts in line what is due longest, of all queues, by an index of its own.
 async fn promote(store: &Mongo, now: i64, swept: &mut Swept) -> std::result::Result<(), Fault> {
-    let rows = union(store, [walk("s")].into_iter()).await?;
-    let due = rows.iter().filter(|row| date(row, "run_at").is_some_and(|due| due <= now));
-    let lines: Vec<Line> = due.filter_map(|row| Line::read(&text(row, "walked")?)).collect();
-    let mut queues = BTreeSet::new();
-    for line in lines {
-        let left = BATCH.saturating_sub(swept.promoted);
-        if left == 0 {
-            break;
-        }
-        let find = vec![
-            doc! { "$match": { "line": line.stored(), "run_at": { "$lte": at(now) } } },
-            doc! { "$sort": { "run_at": 1, "_id": 1 } },
-            doc! { "$limit": i64::try_from(left).unwrap_or(i64::MAX) },
-            doc! { "$project": { "_id": 1, "run_at": 1 } },
-        ];
-        let rows = union(store, [find].into_iter()).await?;
-        let ids: Vec<String> = rows.iter().filter_map(|row| text(row, "_id")).collect();
-        swept.promoted += promote_all(store, &ids, now).await?;
-        if let Some(first) = rows.first().and_then(|row| date(row, "run_at")) {
-            store.frontier.note([(&Line { ready: true, ..line.clone() }, first)]);
-            queues.insert(line.queue);
-        }
-    }
-    store.wake.tell(&store.db, queues);
-    Ok(())
-}
-
-async fn prune(store: &Mongo, now: i64, swept: &mut Swept) -> std::result::Result<(), Fault> {
-    let retention = store.db.options.retention;
-    // Its queues, one seek each.
-    let mut queue = String::new();
-    while swept.pruned < BATCH {
-        let next = vec![
-            doc! { "$match": {
-                "state": 4_i32, "queue": { "$gt": &queue }, "ended_at": { "$exists": true },
-            } },
-            doc! { "$sort": { "queue": 1, "ended_at": 1 } },
-            doc! { "$limit": 1 },
-            doc! { "$project": { "queue": 1 } },
-        ];
-        let rows = union(store, [next].into_iter()).await?;
-        let Some(found) = rows.first().and_then(|row| text(row, "queue")) else { break };
-        queue = found;
-        let skip = i64::try_from(retention.done_per_queue).unwrap_or(i64::MAX);
-        let of_queue = doc! { "state": 4_i32, "queue": &queue, "ended_at": { "$exists": true } };
-        let newest = vec![
-            doc! { "$match": of_queue },
-            doc! { "$sort": { "state": -1, "queue": -1, "ended_at": -1 } },
-            doc! { "$skip": skip },
-            doc! { "$limit": 1 },
-            doc! { "$project": { "ended_at": 1, "_id": 0 } },
-        ];
-        let excess = union(store, [newest].into_iter()).await?;
-        let excess = excess.first().and_then(|row| date(row, "ended_at"));
-        let aged = now.saturating_sub(delay_millis(retention.done));
-        let cut = excess.map_or(aged, |excess| aged.max(excess.saturating_sub(1)));
-        let filter = doc! { "state": 4_i32, "queue": &queue, "ended_at": { "$lte": at(cut) } };
-        leave(store, filter, doc! { "ended_at": 1 }, BATCH, swept).await?;
-        if let Some(together) = excess.filter(|excess| *excess > cut)
-            && swept.pruned < BATCH
-        {
-            excess_of(store, &queue, together, retention.done_per_queue, swept).await?;
-        }
-    }
-    if swept.pruned < BATCH {
-        let cut = now.saturating_sub(delay_millis(retention.cancelled));
-        let gone = doc! { "gone": { "$lte": at(cut) } };
-        leave(store, gone, doc! { "gone": 1 }, BATCH, swept).await?;
-    }
-    // What is left of history answers for two minutes.
-    let over = at(now - delay_millis(STUB));
-    let find = doc! {
-        "find": store.db.name("jobs"), "filter": { "stub": { "$lte": over } },
-        "sort": { "stub": 1 }, "limit": i64::try_from(2 * BATCH).unwrap_or(i64::MAX),
-        "projection": { "_id": 1 },
+    let rows = store.db.rows(doc! {
+        "find": store.db.name("jobs"),
+        "filter": { "cold": State::Scheduled as i32, "run_at": { "$lte": at(now) } },
+        "sort": { "run_at": 1 },
+        "hint": "due",
+        "projection": { "line": 1, "run_at": 1 },
+        "limit": i64::try_from(BATCH).unwrap_or(i64::MAX),
+    });
+    let rows = rows.await?;
+    let ids: Vec<String> = rows.iter().filter_map(|row| text(row, "_id")).collect();
+    swept.promoted += promote_all(store, ids, now).await?;
+    let line = |row: &Document| {
+        let line = Line { ready: true, ..text(row, "line").as_deref().and_then(Line::read)? };
+        Some((line.queue.clone(), Some((line, date(row, "run_at")?))))
     };
-    let rows = store.db.rows(find).await?;
-    let ids: Vec<Bson> = rows.iter().filter_map(|row| row.get("_id").cloned()).collect();
-    if !ids.is_empty() {
-        swept.more |= ids.len() >= 2 * BATCH;
-        let filter = doc! { "_id": { "$in": ids }, "stub": { "$lte": over } };
-        count_done(store, &filter).await?;
-        store.db.delete("jobs", filter).await?;
-    }
-    Ok(())
-}
-
-/// What is removed for good is counted on by the minute. A sweep that dies before the removal makes
-/// the next one count some twice.
-async fn count_done(store: &Mongo, filter: &Document) -> std::result::Result<(), Fault> {
-    let minute = doc! { "$dateTrunc": { "date": "$stub", "unit": "minute" } };
-    let rows = union(
-        store,
-        [vec![
-            doc! { "$match": filter.clone() },
-            doc! { "$match": { "state": State::Done as i32 } },
-            doc! { "$group": {
-                "_id": { "at": minute, "queue": "$queue", "tenant": "$tenant" },
-                "finished": { "$sum": 1_i64 },
-            } },
-        ]]
-        .into_iter(),
-    );
-    let mut documents = Vec::new();
-    for row in &rows.await? {
-        let lane = need(row.get_document("_id").ok(), "_id")?;
-        let mut document = lane.clone();
-        document.insert("_id", format!("done/{}", token()));
-        document.insert("finished", int(row, "finished").unwrap_or_default());
-        documents.push(document);
-    }
-    if !documents.is_empty() {
-        let insert = doc! { "insert": store.db.name("minutes"), "documents": documents };
-        store.db.hint(insert).await?;
-    }
-    Ok(())
-}
-
-/// Of those that ended together at the oldest instant to stay, takes as many out of history as are more
-/// than `keep`, and no more.
-async fn excess_of(
-    store: &Mongo,
-    queue: &str,
-    together: i64,
-    keep: u64,
-    swept: &mut Swept,
-) -> std::result::Result<(), Fault> {
-    let of = |ended: Document| doc! { "state": 4_i32, "queue": queue, "ended_at": ended };
-    let stay =
-        vec![doc! { "$match": of(doc! { "$gte": at(together) }) }, doc! { "$count": "stay" }];
-    let rows = union(store, [stay].into_iter()).await?;
-    let stay = rows.first().and_then(|row| int(row, "stay")).unwrap_or_default();
-    let more = u64::try_from(stay).unwrap_or_default().saturating_sub(keep);
-    if more > 0 {
-        let more = usize::try_from(more).unwrap_or(usize::MAX);
-        // In one order for all: two sweeps at once take the same.
-        leave(store, of(doc! { "$eq": at(together) }), doc! { "_id": 1 }, more, swept).await?;
-    }
-    Ok(())
-}
-
-/// Takes up to `most` out of history. What answers pushes and settlements of the last two minutes stays.
-async fn leave(
-    store: &Mongo,
-    filter: Document,
-    by: Document,
-    most: usize,
-    swept: &mut Swept,
-) -> std::result::Result<(), Fault> {
-    let most = most.min(BATCH.saturating_sub(swept.pruned)).max(1);
-    let find = doc! {
-        "find": store.db.name("jobs"), "filter": filter.clone(), "sort": by,
-        "limit": i64::try_from(most).unwrap_or(i64::MAX), "projection": { "_id": 1 },
-    };
-    let rows = store.db.rows(find).await?;
-    let ids: Vec<Bson> = rows.iter().filter_map(|row| row.get("_id").cloned()).collect();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let mut filter = filter;
-    filter.insert("_id", doc! { "$in": ids });
-    let mut stub = doc! { "stub": "$ended_at" };
-    for field in ["ended_at", "gone", "cold", "attempts", "cause", "payload", "metadata"] {
-        stub.insert(field, "$$REMOVE");
-    }
-    let statement = doc! { "q": filter, "u": [{ "$set": stub }], "multi": true };
-    let written = store.db.update("jobs", vec![statement]).await?;
-    swept.pruned += written.count;
+    store.put_in_line(rows.iter().filter_map(line));
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test takes what it needs of it")]
 
 pub mod databases;
+pub mod run;
 
 /// Of the server, a replica set.
 pub const URL: &str = "JOBS_TEST_MONGO_URL";
