@@ -157,6 +157,14 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
         request: &Reserve,
     ) -> Result<(Vec<Settled>, Reserved)>;
 
+    /// Is a large batch of settlements better sent beside a reserve, as two calls at once, than with
+    /// it in one? So where the store works on two calls with two cores; not where each is a commit of
+    /// one writer. No I/O, and only a hint: a wrapper that does not pass it on loses speed and no more.
+    /// A worker still sends at most one settle and one reserve at a time.
+    fn settles_apart(&self) -> bool {
+        false
+    }
+
     /// Takes back what was silent past its lease, promotes what came due, prunes history.
     ///
     /// - **X1** Answers which jobs it took back, and into which state (`x1_sweep_answers_the_jobs`);
@@ -316,6 +324,9 @@ impl<Q: Queue + ?Sized> Queue for std::sync::Arc<Q> {
         request: &Reserve,
     ) -> Result<(Vec<Settled>, Reserved)> {
         (**self).settle_and_reserve(settlements, request).await
+    }
+    fn settles_apart(&self) -> bool {
+        (**self).settles_apart()
     }
     async fn sweep(&self) -> Result<Swept> {
         (**self).sweep().await

@@ -62,6 +62,10 @@ impl Queue for Postgres {
         op::reserve::all(self, settlements, request).await
     }
 
+    fn settles_apart(&self) -> bool {
+        true
+    }
+
     async fn sweep(&self) -> Result<Swept> {
         op::sweep::round(self).await
     }

@@ -117,6 +117,7 @@ impl Control {
             executor: Executor { runtime: self.runtime, ended },
             config: self.config,
             app: self.app,
+            apart: store.settles_apart(),
             store,
             id,
             stop: self.stop,

@@ -1,7 +1,12 @@
-//! The conversation with the store: one call at a time, in which settlements and the next reserve
-//! share a round trip. What comes up while a call is under way makes the next one's batch.
+//! The conversation with the store: settlements and reserves, one call of each at a time. What comes up
+//! while a call is under way makes the next one's batch.
+//!
+//! Where the store says nothing else, both share a round trip and one call is under way. Where it
+//! [settles apart](crate::Queue::settles_apart), large batches are two conversations side by side, so
+//! that neither waits for the other, and the next reserve is asked for before what the last one brought
+//! has run: the store and the handlers work at once. Small ones still share a call.
 
-use std::{rc::Rc, time::Duration};
+use std::{future::Future, pin::Pin, rc::Rc, time::Duration};
 
 use tokio::{
     select,
@@ -9,8 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    Settled, Settlement,
-    queue::BadRequest,
+    Outcome, Result, Settled, Settlement, State,
+    queue::{BadRequest, Reserved},
     worker::{
         call::{Retry, call},
         config::{CALL, POLL},
@@ -22,9 +27,14 @@ use crate::{
 
 /// Settlements that may wait while settling fails, before reserving stops too.
 const MOST_WAITING: usize = 256;
-/// Settlements that wait for the next reserve to ride with, where one is due soon: how long, and how many.
-/// Sent alone they cost a call and a commit each time, and the reserve has to wait for it.
-const RIDES: (Duration, usize) = (Duration::from_millis(5), 256);
+/// How long settlements wait for the next reserve to ride with, where one is due soon. Sent alone they
+/// cost a call and a commit each time, and the reserve has to wait for it.
+const RIDES: Duration = Duration::from_millis(5);
+/// So many wait for no reserve; and where settlements go apart, so many are worth a call beside one.
+const ENOUGH: (usize, usize) = (256, 64);
+/// From so many jobs on, settlements as done and a reserve are two calls. What a settlement puts back in
+/// line has to be there for the reserve, so the others share one.
+const APART: usize = 32;
 
 /// The conversation.
 pub(crate) struct Exchange {
@@ -36,6 +46,19 @@ pub(crate) struct Exchange {
     drains: bool,
     /// Since when settlements wait for a reserve.
     riding: Option<Instant>,
+    /// The calls under way. One that does both is in both's way.
+    settling: Option<Call>,
+    asking: Option<Call>,
+    both: Option<Call>,
+}
+
+/// A call under way, and its answer.
+type Call = Pin<Box<dyn Future<Output = Answer>>>;
+
+enum Answer {
+    Settled(Vec<Pending>, Result<Vec<Settled>>),
+    Reserved(Ask, Result<Reserved>),
+    Both(Vec<Pending>, Ask, Result<(Vec<Settled>, Reserved)>),
 }
 
 impl Exchange {
@@ -43,11 +66,21 @@ impl Exchange {
     ///
     /// # Errors
     /// A name outside its alphabet.
-    pub fn new(shared: Rc<Shared>, drains: bool) -> Result<Self, BadRequest> {
+    pub fn new(shared: Rc<Shared>, drains: bool) -> std::result::Result<Self, BadRequest> {
         let reserver = Reserver::new(shared.clone(), drains)?;
         let settler = Settler::new(shared.clone());
-        let (settle, reserve) = (Retry::new(), Retry::new());
-        Ok(Self { shared, reserver, settler, settle, reserve, drains, riding: None })
+        Ok(Self {
+            shared,
+            reserver,
+            settler,
+            settle: Retry::new(),
+            reserve: Retry::new(),
+            drains,
+            riding: None,
+            settling: None,
+            asking: None,
+            both: None,
+        })
     }
 
     /// Talks until dropped.
@@ -56,83 +89,151 @@ impl Exchange {
     /// A call under way may have happened: its jobs come back when their leases end.
     pub async fn run(mut self) {
         loop {
-            if !self.once().await {
-                self.wait().await;
-            }
+            self.begin();
+            let listens = self.may_begin();
+            let until = self.until();
+            let work = self.shared.clone();
+            let answer = select! {
+                answer = end_of(&mut self.settling) => answer,
+                answer = end_of(&mut self.asking) => answer,
+                answer = end_of(&mut self.both) => answer,
+                () = work.work.notified(), if listens => continue,
+                () = sleep_until(until), if listens => continue,
+            };
+            self.answered(answer);
         }
     }
 
-    /// One round trip, if there is anything to say.
-    async fn once(&mut self) -> bool {
+    /// May another call begin?
+    fn may_begin(&self) -> bool {
+        let under_way = self.settling.is_some() || self.asking.is_some();
+        self.both.is_none() && (self.shared.apart || !under_way)
+    }
+
+    /// Begins what calls there are to make.
+    fn begin(&mut self) {
+        if !self.may_begin() {
+            return;
+        }
         let now = Instant::now();
         let rides = self.rides(now);
-        let batch = if rides || now < self.settle.at { Vec::new() } else { self.settler.batch() };
+        let settles = self.settling.is_none() && !rides && now >= self.settle.at;
+        let batch = if settles { self.settler.batch() } else { Vec::new() };
         if !batch.is_empty() {
             self.riding = None;
         }
-        let waiting = self.shared.settlements.borrow().len();
-        let may_ask = now >= self.reserve.at
-            && (self.settle.failures == 0 || waiting + batch.len() < MOST_WAITING)
-            // After a failure, each goes by itself: one must not take the other down.
-            && (batch.is_empty() || self.settle.failures + self.reserve.failures == 0);
+        // After a failure, each goes by itself: one must not take the other down.
+        let alone = !self.is_healthy() && !self.shared.apart && !batch.is_empty();
+        let may_ask = self.asking.is_none()
+            && now >= self.reserve.at
+            && !self.is_held_up(batch.len())
+            && !alone;
         let ask = if may_ask { self.reserver.plan(!batch.is_empty()) } else { None };
         match (batch.is_empty(), ask) {
             (true, None) => {
-                if self.drains && self.reserver.is_idle() {
+                let under_way = self.settling.is_some() || self.asking.is_some();
+                if self.drains && !under_way && self.reserver.is_idle() {
                     self.shared.stop.cancel();
                 }
-                return false;
             }
-            (false, None) => self.settle(batch).await,
-            (true, Some(ask)) => self.ask(ask).await,
-            (false, Some(ask)) => self.both(batch, ask).await,
+            (false, None) => self.settle(batch),
+            (true, Some(ask)) => self.ask(ask),
+            (false, Some(ask)) if self.are_apart(&batch, &ask) => {
+                self.settle(batch);
+                self.ask(ask);
+            }
+            (false, Some(ask)) => self.both(batch, ask),
         }
-        true
     }
 
-    /// Do settlements wait for the next reserve?
+    fn is_healthy(&self) -> bool {
+        self.settle.failures + self.reserve.failures == 0
+    }
+
+    /// Do so many settlements fail that reserving has to stop?
+    fn is_held_up(&self, sent: usize) -> bool {
+        let waiting = self.shared.settlements.borrow().len() + sent;
+        self.settle.failures > 0 && waiting >= MOST_WAITING
+    }
+
+    /// Are these two calls, and not one?
+    fn are_apart(&self, batch: &[Pending], ask: &Ask) -> bool {
+        let large = batch.len().min(ask.request.most()) >= APART;
+        let done = |pending: &Pending| pending.settlement.outcome == Outcome::Done;
+        self.shared.apart && (!self.is_healthy() || (large && batch.iter().all(done)))
+    }
+
+    /// Do settlements wait for the next reserve, or for more of them?
     fn rides(&mut self, now: Instant) -> bool {
         let waiting = self.shared.settlements.borrow().len();
-        let healthy = self.settle.failures + self.reserve.failures == 0;
-        if !healthy || waiting == 0 || waiting >= RIDES.1 || !self.reserver.asks_soon(now) {
+        let apart = self.shared.apart && self.asking.is_some();
+        let (enough, soon) = match apart {
+            true => (ENOUGH.1, self.reserver.is_quick(now)),
+            false => (ENOUGH.0, self.reserver.asks_soon(now)),
+        };
+        if !self.is_healthy() || waiting == 0 || waiting >= enough || !soon {
             self.riding = None;
             return false;
         }
-        now < *self.riding.get_or_insert(now) + RIDES.0
+        now < *self.riding.get_or_insert(now) + RIDES
     }
 
-    async fn settle(&mut self, batch: Vec<Pending>) {
-        let settlements = bodies(&batch);
-        let answer = call(CALL, "settle", self.shared.store.settle(&settlements)).await;
-        self.settled(batch, answer);
+    fn settle(&mut self, batch: Vec<Pending>) {
+        let store = self.shared.store.clone();
+        self.settling = Some(Box::pin(async move {
+            let settlements = bodies(&batch);
+            let answer = call(CALL, "settle", store.settle(&settlements)).await;
+            Answer::Settled(batch, answer)
+        }));
     }
 
-    async fn ask(&mut self, ask: Ask) {
-        match call(CALL, "reserve", self.shared.store.reserve(&ask.request)).await {
-            Ok(reserved) => {
+    fn ask(&mut self, ask: Ask) {
+        let store = self.shared.store.clone();
+        self.asking = Some(Box::pin(async move {
+            let answer = call(CALL, "reserve", store.reserve(&ask.request)).await;
+            Answer::Reserved(ask, answer)
+        }));
+    }
+
+    fn both(&mut self, batch: Vec<Pending>, ask: Ask) {
+        let store = self.shared.store.clone();
+        self.both = Some(Box::pin(async move {
+            let settlements = bodies(&batch);
+            let both = store.settle_and_reserve(&settlements, &ask.request);
+            let answer = call(CALL, "settle_and_reserve", both).await;
+            Answer::Both(batch, ask, answer)
+        }));
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        match answer {
+            Answer::Settled(batch, answer) => {
+                let again = |settled: &Settled| {
+                    matches!(settled, Settled::Applied(State::Ready | State::Scheduled))
+                };
+                // A reserve beside it has not seen what is in line again.
+                if self.shared.apart && answer.iter().flatten().any(again) {
+                    self.shared.poke.set(true);
+                }
+                self.settled(batch, answer);
+            }
+            Answer::Reserved(ask, Ok(reserved)) => {
                 self.reserve.worked();
                 self.reserver.answered(ask, reserved);
             }
-            Err(error) => self.unanswered(ask, &error),
-        }
-    }
-
-    async fn both(&mut self, batch: Vec<Pending>, ask: Ask) {
-        let settlements = bodies(&batch);
-        let both = self.shared.store.settle_and_reserve(&settlements, &ask.request);
-        match call(CALL, "settle_and_reserve", both).await {
-            Ok((settled, reserved)) => {
+            Answer::Reserved(ask, Err(error)) => self.unanswered(ask, &error),
+            Answer::Both(batch, ask, Ok((settled, reserved))) => {
                 self.settled(batch, Ok(settled));
                 self.reserver.answered(ask, reserved);
             }
-            Err(error) => {
+            Answer::Both(batch, ask, Err(error)) => {
                 self.settled(batch, Err(error.clone()));
                 self.unanswered(ask, &error);
             }
         }
     }
 
-    fn settled(&mut self, batch: Vec<Pending>, answer: crate::Result<Vec<Settled>>) {
+    fn settled(&mut self, batch: Vec<Pending>, answer: Result<Vec<Settled>>) {
         match answer {
             Ok(answers) => {
                 self.settle.worked();
@@ -152,19 +253,27 @@ impl Exchange {
         self.reserver.lost(ask);
     }
 
-    async fn wait(&mut self) {
+    /// When to look again, if nothing happens before.
+    fn until(&self) -> Instant {
         let mut until = Instant::now() + POLL.1;
-        if !self.shared.settlements.borrow().is_empty() {
-            until = until.min(self.riding.map_or(self.settle.at, |since| since + RIDES.0));
+        if self.settling.is_none() && !self.shared.settlements.borrow().is_empty() {
+            let rides = self.riding.map_or(self.settle.at, |since| since + RIDES);
+            until = until.min(rides.max(self.settle.at));
         }
-        if let Some(at) = self.reserver.next_at() {
+        let asks = self.asking.is_none() && !self.is_held_up(0);
+        if let Some(at) = self.reserver.next_at().filter(|_| asks) {
             until = until.min(at.max(self.reserve.at));
         }
-        select! {
-            () = self.shared.work.notified() => {}
-            () = sleep_until(until) => {}
-        }
+        until
     }
+}
+
+/// The answer of a call, which is then over; none is awaited for ever.
+async fn end_of(call: &mut Option<Call>) -> Answer {
+    let Some(under_way) = call else { return std::future::pending().await };
+    let answer = under_way.await;
+    *call = None;
+    answer
 }
 
 fn bodies(batch: &[Pending]) -> Vec<Settlement> {

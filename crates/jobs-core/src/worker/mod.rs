@@ -10,7 +10,8 @@
 //! - **K1** Slots refill one by one, nothing waits for the slowest of a batch
 //!   (`k1_500_jobs_without_a_barrier`); jobs are held ahead only where their names measured quick,
 //!   long ones never (`k1_long_jobs_are_never_held_ahead`, `k1_quick_jobs_come_in_batches`); the
-//!   drain rate does not depend on the poll interval (`k1_the_drain_rate_is_not_the_polls`); a
+//!   drain rate does not depend on the poll interval (`k1_the_drain_rate_is_not_the_polls`), and a
+//!   store that cannot say yet is not empty (`k1_a_reserve_that_cannot_say_is_not_empty`); a
 //!   slow job is not passed over by an endless backlog of quick ones
 //!   (`k1_a_slow_job_among_quick_ones_starts`).
 //! - **K2** More jobs than slots always complete, also when they are longer than a lease, fail,

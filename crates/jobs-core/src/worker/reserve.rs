@@ -17,6 +17,9 @@ const VISIBLE: Duration = Duration::from_millis(260);
 /// A driver's hint about the next due job is looked at again after this at the latest.
 const LATEST_DUE: Duration = Duration::from_secs(3600);
 
+/// An answer without jobs that says that one is due within this is not "empty", and asked for again.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
 /// Decides about reserves.
 pub(crate) struct Reserver {
     shared: Rc<Shared>,
@@ -98,9 +101,7 @@ impl Reserver {
         let (waiting, target) = (table.line.len(), table.ahead(config.concurrency, now));
         let free = config.concurrency.saturating_sub(table.slots.len());
         if free == 0 {
-            // Every reserve keeps a slot for what it brings, so that slow jobs behind an endless
-            // backlog of quick ones are not passed over, and none of them is held idle.
-            table.keep = waiting <= target / 2 && target > 0;
+            table.keep = table.keeps(waiting, target);
             return None;
         }
         let slots = if self.careful { 1 } else { free };
@@ -157,7 +158,11 @@ impl Reserver {
         let (first, last) = (POLL.0 * queues, POLL.1.max(POLL.0 * 3 / 2 * queues));
         let taken = reserved.deliveries.len();
         let Some(line) = self.queues.get_mut(ask.queue) else { return };
-        if taken == 0 {
+        // None, and due at once: the store could not say now, as where another process has the turn.
+        let unsaid = reserved.next_due.is_some_and(|wait| wait <= AT_ONCE);
+        if taken == 0 && unsaid {
+            line.ask_at = now + AT_ONCE;
+        } else if taken == 0 {
             line.empty_at = Some(ask.sent);
             line.ask_at = now + jittered(line.interval.max(first));
             line.interval = (line.interval.max(first) * 2).min(last);
@@ -207,6 +212,11 @@ impl Reserver {
         let table = self.shared.table.borrow();
         let free = table.slots.len() < self.shared.config.concurrency;
         free && !self.shared.stop.is_cancelled() && !table.is_closed(Instant::now())
+    }
+
+    /// Are jobs of the names that run here quick enough to be held ahead?
+    pub fn is_quick(&self, now: Instant) -> bool {
+        self.shared.table.borrow().ahead(self.shared.config.concurrency, now) > 0
     }
 
     /// Does a reserve wait only for quick jobs, in the slots or held ahead?

@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub app: Arc<dyn Queue>,
     /// The control thread's own.
     pub store: Arc<dyn Queue>,
+    /// Settlements go beside the next reserve, which is asked for as soon as an answer came.
+    pub apart: bool,
     pub executor: Executor,
     /// Random per process start and worker (K10).
     pub id: uuid::Uuid,
@@ -112,7 +114,15 @@ impl Shared {
         if self.stop.is_cancelled() {
             return self.give_back_waiting();
         }
-        self.table.borrow_mut().keep = false;
+        let mut table = self.table.borrow_mut();
+        let free = self.config.concurrency.saturating_sub(table.slots.len());
+        let (waiting, target) = (
+            table.line.len().saturating_sub(free),
+            table.ahead(self.config.concurrency, Instant::now()),
+        );
+        // Where the next reserve goes before these have run, it needs a slot.
+        table.keep = self.apart && waiting > 0 && table.keeps(waiting, target);
+        drop(table);
         self.refill();
         let last = self.table.borrow_mut().last_in_line();
         last.into_iter().for_each(|run| self.finish(run, Outcome::Release));

@@ -171,6 +171,13 @@ impl Table {
         self.speed.ahead(concurrency.saturating_sub(long))
     }
 
+    /// Is it time to leave a slot for the next reserve, of `waiting` jobs held ahead and `target` at
+    /// most? Every reserve keeps one for what it brings, so that slow jobs behind an endless backlog of
+    /// quick ones are not passed over, and none of them is held idle.
+    pub fn keeps(&self, waiting: usize, target: usize) -> bool {
+        waiting <= target / 2 && target > 0
+    }
+
     /// This job lost its lease here, and is somebody's again at `until`.
     pub fn lost(&mut self, job: JobRef, now: Instant, until: Instant) {
         self.lost.retain(|(_, until)| now < *until);

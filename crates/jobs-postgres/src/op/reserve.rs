@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobs_core::{
-    Claim, Outcome, Result, Settled, Settlement,
+    Claim, Result, Settled, Settlement,
     queue::{Delivery, Reserve, Reserved},
     time::delay_millis,
 };
@@ -24,11 +24,6 @@ const HOUR: i64 = 3_600_000;
 
 /// What a call that does both is called in an error.
 const BOTH: &str = "settle_and_reserve";
-/// From so many jobs on, settlements as done and a reserve are two calls at once, on two connections: the
-/// server then works on both with two cores. Fewer share one round trip and one commit. What is put back in
-/// line by a settlement has to be there for the reserve, so the others always share one.
-const APART: usize = 32;
-
 const RESERVE: &str = "SELECT * FROM jobs.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
      $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
 /// Two calls, not one function around both, which would copy each row once more. They are made in this
@@ -52,13 +47,6 @@ pub(crate) async fn all(
     let last = parts.pop().unwrap_or_default();
     for part in parts {
         settle::part(store, &part, &mut settled).await?;
-    }
-    let done = |(_, settlement): &settle::Placed<'_>| settlement.outcome == Outcome::Done;
-    if last.len().min(request.most()) >= APART && last.iter().all(done) {
-        let both =
-            tokio::join!(settle::part(store, &last, &mut settled), exchange(store, &[], request));
-        both.0?;
-        return Ok((settled, both.1?.1));
     }
     let (rows, reserved) = exchange(store, &last, request).await?;
     if !last.is_empty() {

@@ -93,6 +93,9 @@ impl Queue for Terminated {
     ) -> Result<(Vec<Settled>, Reserved)> {
         self.during(self.store.settle_and_reserve(settlements, request)).await
     }
+    fn settles_apart(&self) -> bool {
+        self.store.settles_apart()
+    }
     async fn sweep(&self) -> Result<Swept> {
         self.during(self.store.sweep()).await
     }

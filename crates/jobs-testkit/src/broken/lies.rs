@@ -114,6 +114,10 @@ impl Queue for Liar {
         Ok((both.0, self.delivered(both.1)))
     }
 
+    fn settles_apart(&self) -> bool {
+        self.handle.settles_apart()
+    }
+
     async fn sweep(&self) -> Result<Swept> {
         let mut swept = self.handle.sweep().await?;
         if self.is(Fault::SweepAnswersNothing) {

@@ -25,6 +25,7 @@ super::cases![
     k1_quick_jobs_come_in_batches,
     k1_the_drain_rate_is_not_the_polls,
     k1_a_slow_job_among_quick_ones_starts,
+    k1_a_reserve_that_cannot_say_is_not_empty,
     k2_more_jobs_than_slots_complete,
     k2_more_failing_jobs_than_slots_complete,
     k10_two_workers_of_one_label,
@@ -114,6 +115,17 @@ async fn k1_the_drain_rate_is_not_the_polls(kit: &Kit) {
     let worker = worker(store).concurrency(1).handle(handler);
     assert_eq!(worker.run_until_idle().await.expect("it starts").settled, 100);
     assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
+}
+
+/// Others have the turn for a while: a drain does not take that for an empty queue.
+async fn k1_a_reserve_that_cannot_say_is_not_empty(kit: &Kit) {
+    let store = kit.handle().await;
+    push_all(&*store, &[work("acme", 1)]).await;
+    let flaky = Flaky::new(store);
+    flaky.switch.unsaid.store(50, Ordering::SeqCst);
+    let handler = async |_: Context, _: Work| Ok::<(), Failure>(());
+    let ended = worker(flaky).handle(handler).run_until_idle().await.expect("it starts");
+    assert_eq!((ended.exit_code(), ended.settled), (0, 1));
 }
 
 /// A backlog of quick jobs that never ends: another tenant's slow job starts all the same.

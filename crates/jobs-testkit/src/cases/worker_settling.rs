@@ -125,6 +125,9 @@ impl Queue for Held {
         self.hold.settled(settlements.len()).await?;
         Ok(answers)
     }
+    fn settles_apart(&self) -> bool {
+        self.inner.settles_apart()
+    }
     async fn sweep(&self) -> Result<Swept> {
         self.inner.sweep().await
     }

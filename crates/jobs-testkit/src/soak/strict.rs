@@ -61,6 +61,9 @@ impl<S: Queue> Queue for Strict<S> {
         let answer = self.store.settle_and_reserve(settlements, request).await;
         self.told("settle_and_reserve", answer)
     }
+    fn settles_apart(&self) -> bool {
+        self.store.settles_apart()
+    }
     async fn sweep(&self) -> Result<Swept> {
         self.told("sweep", self.store.sweep().await)
     }

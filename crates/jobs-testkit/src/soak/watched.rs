@@ -179,6 +179,10 @@ impl Queue for Watched {
         Ok((answers, reserved))
     }
 
+    fn settles_apart(&self) -> bool {
+        self.store.settles_apart()
+    }
+
     async fn sweep(&self) -> Result<Swept> {
         self.store.sweep().await
     }
