@@ -21,6 +21,7 @@
 //! | transactional | yes: [`Postgres::push_in`] |
 //! | store's clock | the server's `clock_timestamp()`, in whole milliseconds |
 //! | waits for others | a push waits 2 s for a key or id of an uncommitted transaction, then answers `Busy`; a reserve waits 1 s for the turns of its queue, then answers no deliveries |
+//! | a push of many | is stored a thousand at a time, and from 400 without keys on in two halves at once: each part wholly or not at all, and answered by itself; due times follow the part, not the list |
 //! | a dropped call | happened wholly or not at all; its connection is closed |
 //!
 //! | to know | open |
@@ -40,7 +41,7 @@ mod row;
 mod schema;
 mod wake;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use jobs_core::{AuthorizedJob, Result, queue::Pushed, share::Sharing};
 
@@ -61,6 +62,8 @@ pub struct Postgres {
     pub(crate) wake: Arc<Wake>,
     /// Concurrent single pushes share a statement (P7).
     pub(crate) pushes: Arc<Sharing<AuthorizedJob, Result<Pushed>>>,
+    /// From which queue on the next sweep prunes history.
+    pub(crate) swept: Arc<Mutex<String>>,
 }
 
 impl Postgres {
@@ -100,6 +103,7 @@ impl Postgres {
             frontier: Arc::default(),
             wake: Arc::default(),
             pushes: Arc::new(Sharing::new(SHARED)),
+            swept: Arc::new(Mutex::new(op::sweep::FIRST.to_owned())),
         }
     }
 

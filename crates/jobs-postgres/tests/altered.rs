@@ -142,6 +142,20 @@ async fn nothing_of_a_refused_push_is_stored() {
         assert!(!what.contains("t7"), "rows are nothing for a log: {what}");
     }
     assert_eq!(stored(&schema).await, 0);
+    // Of a thousand, which are two statements, the half that it is not in is stored and answered so.
+    let many: Vec<_> = (0..1000).map(|at| checked(job(&format!("t{at}")))).collect();
+    let answers = store.enqueue(&many).await;
+    for (at, answer) in answers.into_iter().enumerate() {
+        match answer {
+            Ok(pushed) => {
+                assert!((pushed, at >= 500) == (Pushed::Stored, true), "{at}: {pushed:?}")
+            }
+            Err(error) => assert!(at < 500, "{at}: {error}"),
+        }
+    }
+    let kept = format!("SELECT count(*) FROM {schema}.live");
+    assert_eq!(number(&kept).await, 500);
+    run_sql(&format!("DELETE FROM {schema}.live; DELETE FROM {schema}.body")).await;
     // Single pushes that share a statement: what one of them meets is not the others'.
     let single = |at: usize| {
         let (store, jobs) = (store.clone(), [jobs[at].clone()]);
@@ -157,7 +171,6 @@ async fn nothing_of_a_refused_push_is_stored() {
             }
         }
     }
-    let kept = format!("SELECT count(*) FROM {schema}.live");
     assert_eq!(number(&kept).await, 99);
     drop_schema(&schema).await;
 }

@@ -1,9 +1,9 @@
 //! What a sweep costs and leaves behind where the suite does not look: under somebody's long snapshot,
 //! beside an open transaction, after a flood.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
-use jobs_core::{Outcome, Queue};
+use jobs_core::{Outcome, Queue, queue::Pushed};
 use jobs_postgres::Postgres;
 use jobs_testkit::{
     kit::{checked, job, push, take_one},
@@ -13,12 +13,14 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
 mod common;
 
-use common::{Test, connect, drop_schema, number, run_sql, store, unique};
+use common::{Test, connect, drop_schema, number, run_sql, store, unique, until};
 
 const TESTS: &[Test] = tests![
     a_long_snapshot_costs_nothing_more,
     nothing_is_left_when_there_is_no_more,
     what_an_open_transaction_pushed_is_promoted,
+    what_is_committed_while_a_sweep_looks_is_promoted,
+    a_thousand_queues_are_looked_at_in_turn,
     a_long_history_is_counted_once_a_minute,
     two_sweeps_do_not_wait_for_each_other,
 ];
@@ -28,7 +30,7 @@ fn main() -> ExitCode {
 }
 
 /// The arguments of a sweep with the default retention.
-const DEFAULTS: &str = "500, 86400000, 100000, 604800000";
+const DEFAULTS: &str = "500, 86400000, 100000, 604800000, '~'";
 
 /// How many blocks this statement reads, of the cache or not.
 async fn blocks(conn: &mut PgConnection, sql: &str) -> i64 {
@@ -101,7 +103,7 @@ async fn a_long_snapshot_costs_nothing_more() {
         if number(&low).await == 0 {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(number(&low).await, 0, "transactions that do not end keep the floors low");
     let (swept, listed) = (blocks(&mut conn, &sweep).await, blocks(&mut conn, &running).await);
@@ -135,14 +137,15 @@ async fn nothing_is_left_when_there_is_no_more() {
     drop_schema(&schema).await;
 }
 
-/// Pushed ten minutes ago and due since, while sweeps went on.
+/// Pushed ten minutes ago and due since, while sweeps went on; more than one of them promotes.
 async fn what_an_open_transaction_pushed_is_promoted() {
     let schema = unique("open");
     let store = store(&schema).await;
     let mut conn = connect().await;
     let mut tx = conn.begin().await.expect("it begins");
-    let soon = checked(job("acme").after(std::time::Duration::from_secs(1)));
-    let pushed = store.push_in(&mut tx, &[soon]).await.expect("it pushes");
+    let soon = || checked(job("acme").after(Duration::from_secs(1)));
+    let soon: Vec<_> = (0..600).map(|_| soon()).collect();
+    let pushed = store.push_in(&mut tx, &soon).await.expect("it pushes");
     let ago = format!("UPDATE {schema}.live SET run_at = run_at - 600000");
     (&mut *tx).execute(sqlx::raw_sql(AssertSqlSafe(ago))).await.expect("it answers");
     for _ in 0..3 {
@@ -152,8 +155,84 @@ async fn what_an_open_transaction_pushed_is_promoted() {
         run_sql(&later).await;
     }
     tx.commit().await.expect("it commits");
-    assert_eq!(store.sweep().await.expect("it answers").promoted, 1);
+    for promoted in [500, 100] {
+        assert_eq!(store.sweep().await.expect("it answers").promoted, promoted);
+    }
     pushed.wake();
+    drop_schema(&schema).await;
+}
+
+/// After it has looked, and before it writes down from where the next one looks.
+async fn what_is_committed_while_a_sweep_looks_is_promoted() {
+    let schema = unique("looks");
+    let store = store(&schema).await;
+    let number = 7_305_141;
+    run_sql(&format!(
+        "CREATE FUNCTION {schema}.stop() RETURNS trigger LANGUAGE plpgsql
+         AS $$ BEGIN PERFORM pg_advisory_xact_lock({number}); RETURN NEW; END $$;
+         CREATE TRIGGER stop BEFORE UPDATE ON {schema}.live FOR EACH ROW
+           WHEN (OLD.tenant = 'seen') EXECUTE FUNCTION {schema}.stop()"
+    ))
+    .await;
+    let mut conn = connect().await;
+    let mut tx = conn.begin().await.expect("it begins");
+    let soon = |tenant| [checked(job(tenant).after(Duration::from_secs(1)))];
+    let pushed = store.push_in(&mut tx, &soon("acme")).await.expect("it pushes");
+    let ago = format!("UPDATE {schema}.live SET run_at = run_at - 600000");
+    (&mut *tx).execute(sqlx::raw_sql(AssertSqlSafe(ago.clone()))).await.expect("it answers");
+    assert_eq!(store.sweep().await.expect("it answers").promoted, 0, "not committed");
+    // Another, which the next sweep finds, and at which the trigger stops it.
+    let seen = store.enqueue(&soon("seen")).await.remove(0).expect("it pushes");
+    assert_eq!(seen, Pushed::Stored);
+    run_sql(&ago).await;
+    let mut gate = connect().await;
+    let lock = format!("SELECT pg_advisory_lock({number})");
+    (&mut gate).execute(sqlx::raw_sql(AssertSqlSafe(lock))).await.expect("it answers");
+    let sweeps = tokio::spawn({
+        let store = store.clone();
+        async move { store.sweep().await }
+    });
+    until(&format!(
+        "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE query LIKE '%{schema}%sweep%'
+           AND wait_event = 'advisory')"
+    ))
+    .await;
+    tx.commit().await.expect("it commits");
+    gate.close().await.expect("it closes");
+    let swept = sweeps.await.expect("no panic").expect("it answers");
+    assert_eq!(swept.promoted, 1, "what it saw");
+    assert_eq!(store.sweep().await.expect("it answers").promoted, 1, "and what it did not");
+    pushed.wake();
+    drop_schema(&schema).await;
+}
+
+async fn a_thousand_queues_are_looked_at_in_turn() {
+    let schema = unique("queues");
+    let store = store(&schema).await;
+    // All but those of the last queue in order are to be kept.
+    run_sql(&format!(
+        "INSERT INTO {schema}.done (run_at, ended_at, fence, nonce, attempt, snoozes, releases, state,
+           suspect, id, tenant, queue)
+         SELECT 0, {schema}.now_ms() - CASE i WHEN 1 THEN 864000000 ELSE 0 END, 1, 1, 1, 0, 0, 4, false,
+           gen_random_uuid(), 'acme', 'q' || i FROM generate_series(1, 1000) i"
+    ))
+    .await;
+    let mut conn = connect().await;
+    (&mut conn).execute("BEGIN").await.expect("it begins");
+    let sweep = format!("SELECT * FROM {schema}.sweep({DEFAULTS})");
+    (&mut conn).execute(sqlx::raw_sql(AssertSqlSafe(sweep))).await.expect("it answers");
+    let locks =
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()";
+    let locks: i64 = (&mut conn).fetch_one(locks).await.expect("it answers").get(0);
+    (&mut conn).execute("ROLLBACK").await.expect("it answers");
+    assert_eq!(locks, 1, "however many queues there are");
+    let mut rounds = 0;
+    while store.sweep().await.expect("it answers").pruned == 0 {
+        rounds += 1;
+        assert!(rounds < 1000 / 64 + 1, "the last queue's turn did not come");
+    }
+    assert!(rounds >= 1000 / 64 - 1, "one round looked at more queues than it should");
+    drop((store, conn));
     drop_schema(&schema).await;
 }
 
@@ -168,7 +247,7 @@ async fn a_long_history_is_counted_once_a_minute() {
     ))
     .await;
     let mut conn = connect().await;
-    let sweep = format!("SELECT * FROM {schema}.sweep(500, 86400000, 20000, 604800000)");
+    let sweep = format!("SELECT * FROM {schema}.sweep(500, 86400000, 20000, 604800000, '~')");
     let first = blocks(&mut conn, &sweep).await;
     let second = blocks(&mut conn, &sweep).await;
     assert!(first > 5 * second, "{first} blocks, then {second}");

@@ -42,45 +42,60 @@ pub(crate) async fn all(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<
     match jobs {
         [] => Vec::new(),
         [job] if job.key.is_none() => {
-            let push = |jobs: Vec<AuthorizedJob>| async move { shared(store, &jobs).await };
+            let push =
+                |jobs: Vec<AuthorizedJob>| async move { push(store, &jobs, Failed::Halve).await };
             vec![store.pushes.call(job.clone(), push).await]
         }
         jobs => {
             let mut answers = Vec::with_capacity(jobs.len());
             for chunk in jobs.chunks(CHUNK) {
-                match push(store, SQL, chunk).await {
-                    Ok(pushed) => answers.extend(pushed.into_iter().map(Ok)),
-                    Err(error) => answers.extend(chunk.iter().map(|_| Err(error.clone()))),
-                }
+                answers.extend(push(store, chunk, Failed::Whole).await);
             }
             answers
         }
     }
 }
 
-/// Pushes of several callers, in two halves at once where they are many: each half is stored and
-/// answered by itself.
-async fn shared(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
-    if jobs.len() < HALVED {
-        return each(store, jobs).await;
+/// What becomes of a statement's jobs when it fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failed {
+    /// None is stored: they are of one push.
+    Whole,
+    /// They are of several pushes, and what one meets is not the others' (P7): again by halves, which
+    /// finds the one in twenty statements of five hundred pushes.
+    Halve,
+}
+
+/// Stores jobs in order, the first of an id or key wins; each is answered by what became of its own
+/// statement.
+async fn push(store: &Postgres, jobs: &[AuthorizedJob], failed: Failed) -> Vec<Result<Pushed>> {
+    let mut answers = Vec::with_capacity(jobs.len());
+    let mut rest = jobs;
+    while !rest.is_empty() {
+        let (head, tail) = rest.split_at(distinct(rest));
+        if head.len() >= HALVED && head.iter().all(|job| job.key.is_none()) {
+            let (one, other) = head.split_at(head.len() / 2);
+            let (one, other) = tokio::join!(part(store, one, failed), part(store, other, failed));
+            answers.extend(one);
+            answers.extend(other);
+        } else {
+            answers.extend(part(store, head, failed).await);
+        }
+        rest = tail;
     }
-    let (one, other) = jobs.split_at(jobs.len() / 2);
-    let (mut answers, others) = tokio::join!(each(store, one), each(store, other));
-    answers.extend(others);
     answers
 }
 
-/// Pushes of which what one meets is not the others' (P7). Where they fail, by halves, which finds the
-/// one in twenty statements of five hundred pushes; what it waits for has been waited for by then.
-async fn each(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
+/// Stores jobs of different ids and keys in one statement, or in those that its failure asks for.
+async fn part(store: &Postgres, jobs: &[AuthorizedJob], failed: Failed) -> Vec<Result<Pushed>> {
     let (mut answers, mut parts, mut sql) = (Vec::with_capacity(jobs.len()), vec![jobs], SQL);
     while let Some(part) = parts.pop() {
-        match push(store, sql, part).await {
+        match store_all(store, sql, part).await {
             Ok(pushed) => answers.extend(pushed.into_iter().map(Ok)),
             Err(error) => {
                 let connection =
                     matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
-                if part.len() == 1 || connection {
+                if part.len() == 1 || connection || failed == Failed::Whole {
                     answers.extend(part.iter().map(|_| Err(error.clone())));
                 } else {
                     let (first, second) = part.split_at(part.len() / 2);
@@ -88,29 +103,10 @@ async fn each(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
                 }
             }
         }
+        // What a part waits for has been waited for by now.
         sql = BRIEF;
     }
     answers
-}
-
-/// Stores jobs in order; the first of an id or key wins.
-async fn push(store: &Postgres, sql: &'static str, jobs: &[AuthorizedJob]) -> Result<Vec<Pushed>> {
-    let mut answers = Vec::with_capacity(jobs.len());
-    let mut rest = jobs;
-    while !rest.is_empty() {
-        let (head, tail) = rest.split_at(distinct(rest));
-        if head.len() >= HALVED && head.iter().all(|job| job.key.is_none()) {
-            let (one, other) = head.split_at(head.len() / 2);
-            let (one, other) =
-                tokio::join!(store_all(store, sql, one), store_all(store, sql, other));
-            answers.extend(one?);
-            answers.extend(other?);
-        } else {
-            answers.extend(store_all(store, sql, head).await?);
-        }
-        rest = tail;
-    }
-    Ok(answers)
 }
 
 async fn store_all(

@@ -1,6 +1,6 @@
 //! Sweep (X1): takes back what was silent, promotes what came due, prunes history (S5).
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::PoisonError};
 
 use jobs_core::{
     JobId, JobRef, Result,
@@ -20,16 +20,21 @@ use crate::{
 /// Most that one sweep does of each.
 const BATCH: i32 = 500;
 
-const SQL: &str = "SELECT * FROM jobs.sweep($1, $2, $3, $4)";
+const SQL: &str = "SELECT * FROM jobs.sweep($1, $2, $3, $4, $5)";
+
+/// Where a round that goes on from nowhere begins with the history: above every queue.
+pub(crate) const FIRST: &str = "~";
 
 /// One bounded round.
 pub(crate) async fn round(store: &Postgres) -> Result<Swept> {
     let retention = store.db.options.retention;
+    let after = store.swept.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let rows = store.db.call("sweep", SQL, |args| {
         args.add(BATCH)?;
         args.add(delay_millis(retention.done))?;
         args.add(i64::try_from(retention.done_per_queue).unwrap_or(i64::MAX))?;
-        args.add(delay_millis(retention.cancelled))
+        args.add(delay_millis(retention.cancelled))?;
+        args.add(after.as_str())
     });
     read(store, &rows.await?).map_err(|fault| fault.into_error("sweep"))
 }
@@ -43,6 +48,7 @@ fn read(store: &Postgres, rows: &[PgRow]) -> std::result::Result<Swept, Fault> {
                 swept.promoted = count(get(row, at::AT)?);
                 swept.pruned = count(get(row, at::ATTEMPT)?);
                 swept.more = get::<i16>(row, at::CODE)? > 0;
+                *store.swept.lock().unwrap_or_else(PoisonError::into_inner) = get(row, at::QUEUE)?;
             }
             part => {
                 let (line, due) = row::line(row)?;

@@ -1,10 +1,11 @@
--- One bounded round: takes back what was silent, promotes what came due, prunes history. Answers a head
--- (`at` promoted, `code` is there more to do, `attempt` pruned) and a row of part 1 for each job that
--- was taken back, with its new `state`.
+-- One bounded round: takes back what was silent, promotes what came due, prunes the history of some
+-- queues from p_after on, downwards. Answers a head (`at` promoted, `code` is there more to do, `attempt`
+-- pruned, `queue` the next round's p_after) and a row of part 1 for each job that was taken back, with
+-- its new `state`.
 -- Everything that it looks for is found by an instant, from a floor on before which nothing is left:
 -- under somebody's long snapshot the entries of what was removed stay, and walking over them would
 -- cost more with each sweep. How many jobs stay by number is looked up once a minute.
-CREATE FUNCTION jobs.sweep(p_batch int4, p_done int8, p_keep int8, p_cancelled int8)
+CREATE FUNCTION jobs.sweep(p_batch int4, p_done int8, p_keep int8, p_cancelled int8, p_after text)
 RETURNS SETOF jobs.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
@@ -14,6 +15,7 @@ AS $$
 DECLARE
   c_stub CONSTANT int8 := 120000;
   c_few CONSTANT int8 := 1000;   -- counted at each sweep
+  c_queues CONSTANT int4 := 64;  -- whose history is looked at
   c_taken CONSTANT int8 := 20000;
   c_hour CONSTANT int8 := 3600000;
   v_now int8 := jobs.now_ms();
@@ -27,11 +29,17 @@ DECLARE
   v_some int4;
   v_more bool := false;
   v_long bool;
-  v_queue text := '~';
+  v_queue text := p_after;
+  v_queues int4 := 0;
+  v_seen xid8;
   v_floor int8;
   v_cut int8;
   v_ties int8;
 BEGIN
+  -- One sweep at a time writes floors; what it sees is decided before it looks.
+  IF pg_try_advisory_xact_lock(hashtext('jobs.swept'), 0) THEN
+    v_seen := pg_snapshot_xmin(pg_current_snapshot());
+  END IF;
   v_floor := jobs.floor_of('lease', '', v_now);
   WITH e AS MATERIALIZED (
     SELECT v.* FROM jobs.live v
@@ -72,7 +80,7 @@ BEGIN
       m.fence, m.attempt, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::jobs.answer)
   INTO v_silent, v_ids, v_tenants, v_long, v_lost FROM m;
   v_more := v_silent >= p_batch;
-  PERFORM jobs.raise_floor('lease', '', CASE WHEN v_more THEN v_floor ELSE v_now END, v_now);
+  PERFORM jobs.raise_floor('lease', '', CASE WHEN NOT v_more THEN v_now END, v_now, v_seen);
   IF v_silent > 0 THEN
     -- A cancelled one holds its key no more.
     PERFORM jobs.free_ended_keys(v_ids, v_tenants);
@@ -95,14 +103,22 @@ BEGIN
     u.suspect, u.rank, u.run_at, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::jobs.answer))
   INTO v_promoted, v_lost FROM u;
   v_more := v_more OR v_promoted >= p_batch;
-  PERFORM jobs.raise_floor('due', '', CASE WHEN v_promoted >= p_batch THEN v_floor ELSE v_now END, v_now);
+  PERFORM jobs.raise_floor('due', '', CASE WHEN v_promoted < p_batch THEN v_now END, v_now, v_seen);
 
   -- History by age and number, queue by queue, each found by its newest: its oldest may be dead.
-  WHILE v_pruned < p_batch LOOP
+  WHILE v_queues < c_queues LOOP
+    IF v_pruned >= p_batch THEN
+      -- The next sweep begins with this one: a space is before what any name goes on with.
+      v_queue := v_queue || ' ';
+      EXIT;
+    END IF;
     SELECT d.queue INTO v_queue FROM jobs.done d
     WHERE d.state = 4 AND NOT d.stub AND d.queue < v_queue
     ORDER BY d.queue DESC, d.ended_at DESC LIMIT 1;
-    EXIT WHEN NOT FOUND;
+    IF NOT FOUND THEN
+      v_queue := '~';
+      EXIT;
+    END IF;
     SELECT s.cut INTO v_cut FROM jobs.swept s
     WHERE s.what = 'done' AND s.queue = v_queue AND s.keep = p_keep AND p_keep > c_few
       AND s.cut_at > v_now - 60000 AND s.cut_at <= v_now;
@@ -123,7 +139,7 @@ BEGIN
         LIMIT v_ties FOR UPDATE SKIP LOCKED) x;
       PERFORM jobs.shed(v_ids, v_tenants, v_ended, v_now - c_stub);
       v_pruned := v_pruned + v_some;
-      IF p_keep > c_few THEN
+      IF p_keep > c_few AND v_seen IS NOT NULL THEN
         PERFORM jobs.remember_cut('done', v_queue, v_cut, p_keep, v_now);
       END IF;
     END IF;
@@ -137,9 +153,10 @@ BEGIN
       ORDER BY d.ended_at LIMIT p_batch FOR UPDATE SKIP LOCKED) x;
     PERFORM jobs.shed(v_ids, v_tenants, v_ended, v_now - c_stub);
     v_pruned := v_pruned + v_some;
-    PERFORM jobs.raise_floor('done', v_queue, CASE WHEN v_some >= p_batch THEN v_floor ELSE v_cut END,
-      v_now);
+    PERFORM jobs.raise_floor('done', v_queue, CASE WHEN v_some < p_batch THEN v_cut END, v_now, v_seen);
+    v_queues := v_queues + 1;
   END LOOP;
+  v_more := v_more OR (v_queues >= c_queues AND v_pruned > 0);
   v_floor := jobs.floor_of('cancelled', '', v_now);
   SELECT array_agg(x.id), array_agg(x.tenant), array_agg(x.ended_at), count(*)
   INTO v_ids, v_tenants, v_ended, v_some FROM (
@@ -148,7 +165,7 @@ BEGIN
     ORDER BY d.ended_at LIMIT p_batch FOR UPDATE SKIP LOCKED) x;
   PERFORM jobs.shed(v_ids, v_tenants, v_ended, v_now - c_stub);
   PERFORM jobs.raise_floor('cancelled', '',
-    CASE WHEN v_some >= p_batch THEN v_floor ELSE v_now - p_cancelled END, v_now);
+    CASE WHEN v_some < p_batch THEN v_now - p_cancelled END, v_now, v_seen);
   v_pruned := v_pruned + v_some;
   v_more := v_more OR v_pruned >= p_batch;
   -- A stub was younger than that when it was made, so none comes before the floor later.
@@ -161,14 +178,16 @@ BEGIN
   PERFORM jobs.shed(v_ids, v_tenants, v_ended, v_now - c_stub);
   v_more := v_more OR v_some >= 2 * p_batch;
   PERFORM jobs.raise_floor('stub', '',
-    CASE WHEN v_some >= 2 * p_batch THEN v_floor ELSE v_now - c_stub END, v_now);
+    CASE WHEN v_some < 2 * p_batch THEN v_now - c_stub END, v_now, v_seen);
 
   -- Reserves an hour after their leases' end, and all but the newest 20,000 after two minutes.
   SELECT s.cut INTO v_cut FROM jobs.swept s
   WHERE s.what = 'taken' AND s.queue = '' AND s.cut_at > v_now - 60000 AND s.cut_at <= v_now;
   IF NOT FOUND THEN
     SELECT t.until INTO v_cut FROM jobs.taken t ORDER BY t.until DESC OFFSET c_taken LIMIT 1;
-    PERFORM jobs.remember_cut('taken', '', v_cut, c_taken, v_now);
+    IF v_seen IS NOT NULL THEN
+      PERFORM jobs.remember_cut('taken', '', v_cut, c_taken, v_now);
+    END IF;
   END IF;
   v_floor := jobs.floor_of('taken', '', v_now);
   v_cut := greatest(v_now - c_hour, least(v_now - c_stub, coalesce(v_cut, 0)));
@@ -178,9 +197,9 @@ BEGIN
   WHERE t.nonce = d.nonce;
   GET DIAGNOSTICS v_some = ROW_COUNT;
   v_more := v_more OR v_some >= 4 * p_batch;
-  PERFORM jobs.raise_floor('taken', '', CASE WHEN v_some >= 4 * p_batch THEN v_floor ELSE v_cut END,
-    v_now);
-  -- The minutes that are over, each lane's in one row; those of more than an hour ago go.
+  PERFORM jobs.raise_floor('taken', '', CASE WHEN v_some < 4 * p_batch THEN v_cut END, v_now, v_seen);
+  -- The minutes that are over, each lane's in one row; those of more than an hour ago go. A minute goes
+  -- by its beginning, and what ended just before its end may be written soon after: one more is looked at.
   v_floor := jobs.floor_of('part', '', v_now);
   v_cut := v_now - v_now % 60000;
   WITH d AS (
@@ -196,8 +215,8 @@ BEGIN
   )
   SELECT count(*) INTO v_some FROM d;
   v_more := v_more OR v_some >= 4 * p_batch;
-  PERFORM jobs.raise_floor('part', '', CASE WHEN v_some >= 4 * p_batch THEN v_floor ELSE v_cut END,
-    v_now);
+  PERFORM jobs.raise_floor('part', '', CASE WHEN v_some < 4 * p_batch THEN v_cut - 60000 END, v_now,
+    v_seen);
   v_floor := jobs.floor_of('minute', '', v_now);
   v_cut := v_cut - c_hour;
   DELETE FROM jobs.minute m USING (
@@ -206,8 +225,8 @@ BEGIN
   WHERE m.ctid = o.at;
   GET DIAGNOSTICS v_some = ROW_COUNT;
   v_more := v_more OR v_some >= 4 * p_batch;
-  PERFORM jobs.raise_floor('minute', '', CASE WHEN v_some >= 4 * p_batch THEN v_floor ELSE v_cut END,
-    v_now);
+  PERFORM jobs.raise_floor('minute', '', CASE WHEN v_some < 4 * p_batch THEN v_cut - 60000 END, v_now,
+    v_seen);
   DELETE FROM jobs.worker w USING (
     SELECT x.id FROM jobs.worker x WHERE x.seen <= v_now - 60000 FOR UPDATE SKIP LOCKED) o
   WHERE w.id = o.id;
@@ -221,9 +240,9 @@ BEGIN
   GET DIAGNOSTICS v_some = ROW_COUNT;
   v_more := v_more OR v_some >= 4 * p_batch;
   PERFORM jobs.raise_floor('turn', '',
-    CASE WHEN v_some >= 4 * p_batch THEN v_floor ELSE v_now - c_hour END, v_now);
+    CASE WHEN v_some < 4 * p_batch THEN v_now - c_hour END, v_now, v_seen);
 
-  RETURN NEXT ROW(0, v_promoted, v_more::int4, NULL, NULL, NULL, NULL, NULL, NULL, NULL, v_now, NULL,
+  RETURN NEXT ROW(0, v_promoted, v_more::int4, NULL, v_queue, NULL, NULL, NULL, NULL, NULL, v_now, NULL,
     v_pruned, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::jobs.answer;
   IF v_lost IS NOT NULL THEN
     RETURN QUERY SELECT * FROM unnest(v_lost);
@@ -266,11 +285,12 @@ BEGIN
     (SELECT s.floor FROM jobs.swept s WHERE s.what = p_what AND s.queue = p_queue), 0));
 END $$;
 
--- There was none of `what` left before this instant, as far as committed. It is the floor once every
--- transaction that was writing then is over: an application's may have pushed and stay open for long.
+-- There was none of `what` left before p_floor, as far as committed; null: some were left. It is the
+-- floor once every transaction that was writing then is over, which is so for a sweep that saw none of
+-- them (p_seen) and left none either: an application's may have pushed and stay open for long.
 -- Written every twenty seconds, so that looking it up stays cheap under a long snapshot; at once when
--- the clock went back. Not while another sweep writes it.
-CREATE FUNCTION jobs.raise_floor(p_what text, p_queue text, p_floor int8, p_now int8)
+-- the clock went back. Not by a sweep beside another (p_seen is null).
+CREATE FUNCTION jobs.raise_floor(p_what text, p_queue text, p_floor int8, p_now int8, p_seen xid8)
 RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
@@ -282,7 +302,7 @@ DECLARE
   v_floor int8;
   v_over bool;
 BEGIN
-  IF NOT pg_try_advisory_xact_lock(hashtext('jobs.swept'), hashtext(p_what || p_queue)) THEN
+  IF p_seen IS NULL THEN
     RETURN;
   END IF;
   SELECT s.* INTO v FROM jobs.swept s WHERE s.what = p_what AND s.queue = p_queue;
@@ -291,18 +311,20 @@ BEGIN
     VALUES (p_what, p_queue, 0, v_next, pg_current_xact_id()) ON CONFLICT DO NOTHING;
     RETURN;
   END IF;
-  v_over := coalesce(v.next_xid < pg_snapshot_xmin(pg_current_snapshot()), true);
+  v_over := v_next IS NOT NULL AND coalesce(v.next_xid < p_seen, true);
   v_floor := least(CASE WHEN v_over THEN greatest(v.floor, v.next) ELSE v.floor END, p_now - 40000);
   IF v_floor < v.floor OR v_floor >= v.floor + 20000
     OR (v_over AND v_next >= coalesce(v.next, 0) + 20000)
     OR v.next_xid > pg_snapshot_xmax(pg_current_snapshot())
   THEN
-    UPDATE jobs.swept s SET floor = v_floor, next = v_next, next_xid = pg_current_xact_id()
+    UPDATE jobs.swept s SET floor = v_floor, next = coalesce(v_next, v_floor),
+      next_xid = pg_current_xact_id()
     WHERE s.what = p_what AND s.queue = p_queue;
   END IF;
 END $$;
 
--- What ended at this instant or before is too many, for a minute; null: it is not.
+-- What ended at this instant or before is too many, for a minute; null: it is not. By the sweep that
+-- writes floors.
 CREATE FUNCTION jobs.remember_cut(p_what text, p_queue text, p_cut int8, p_keep int8, p_now int8)
 RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -310,9 +332,6 @@ SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_pla
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  IF NOT pg_try_advisory_xact_lock(hashtext('jobs.swept'), hashtext(p_what || p_queue)) THEN
-    RETURN;
-  END IF;
   INSERT INTO jobs.swept AS s (what, queue, floor, cut, keep, cut_at)
   VALUES (p_what, p_queue, 0, p_cut, p_keep, p_now)
   ON CONFLICT (what, queue) DO UPDATE
