@@ -173,9 +173,10 @@ impl Table {
 
     /// Is it time to leave a slot for the next reserve, of `waiting` jobs held ahead and `target` at
     /// most? Every reserve keeps one for what it brings, so that slow jobs behind an endless backlog of
-    /// quick ones are not passed over, and none of them is held idle.
+    /// quick ones are not passed over, and none of them is held idle. Late, because a reserve's fixed cost
+    /// is that of 40 jobs: at a half, PostgreSQL drained 36,000 jobs a second with 50 slots, and 39,000 so.
     pub fn keeps(&self, waiting: usize, target: usize) -> bool {
-        waiting <= target / 2 && target > 0
+        waiting <= target / 16 && target > 0
     }
 
     /// This job lost its lease here, and is somebody's again at `until`.

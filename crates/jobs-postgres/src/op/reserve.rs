@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jobs_core::{
     Claim, Result, Settled, Settlement,
+    job::RunAt,
     queue::{Delivery, Reserve, Reserved},
     time::delay_millis,
 };
@@ -15,7 +16,7 @@ use crate::{
     Postgres,
     db::{Args, get},
     error::Fault,
-    frontier::{Answered, Asked, LOOK_MOST, Line, Told},
+    frontier::{Answered, Asked, LOOK_MOST, Line, Place, Told},
     row::{self, at},
 };
 
@@ -158,11 +159,32 @@ fn read(
             _ => {}
         }
     }
+    // Of a line that was served alone only the deliveries say how far it went; others went no less far.
+    if let Some(last) = reserved.deliveries.last() {
+        let reached = place(last);
+        let of = |line: &Line| {
+            (&line.name, line.suspect, &line.tenant)
+                == (&last.job.name, last.suspect, &last.job.tenant)
+        };
+        for told in answered.lines.iter_mut().filter(|told| of(&told.line)) {
+            told.place = told.place.max(reached);
+        }
+    }
     // A repetition answers what was taken, and of the lines nothing.
     if !repeated {
         store.frontier.answered(request.queue(), request.names(), asked, answered);
     }
     Ok(reserved)
+}
+
+/// Where a job stood in its line.
+fn place(delivery: &Delivery) -> Place {
+    let job = &delivery.job;
+    let due = match job.run_at {
+        RunAt::At(due) => due.as_millisecond(),
+        _ => i64::MIN,
+    };
+    (job.priority.saturating_neg(), due, job.id.0)
 }
 
 fn delivery(row: &PgRow, request: &Reserve) -> std::result::Result<Delivery, Fault> {

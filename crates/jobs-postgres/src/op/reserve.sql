@@ -4,6 +4,8 @@
 -- lines first, on from look_*, at most `look_most`: 1 for others than those, 2 for all, which also finds
 -- what lies before the places. `p_since`: no scheduled job is due before; `p_after`:
 -- the tenant after which a crowd that came due at once goes on.
+-- One tenant's one line is served without turns, plans and arrays: its deliveries come first, and the handle
+-- reads from them how far the line went.
 -- Answers a head (`at` how long it looked, in microseconds; `name`, `suspect` and `tenant` where it ended for its bound;
 -- `run_at` now, `fence` when the next scheduled job is due, `timeout` until when all that was due is in
 -- line, `key` where a crowd goes on), deliveries in order, lines (`code` 1 with work from that place on, 0
@@ -37,7 +39,11 @@ DECLARE
   v_looks int4 := 0;
   v_began timestamptz;
   v_look_took int4;
+  v_since int8;
   v_paused bool;
+  v_lone jobs.line;
+  v_wanted int4 := 0;
+  v_count int4;
   v_several bool;
   v_others bool := p_more OR (p_look > 0 AND look_name > '');
   v_scale int4 := 1;          -- so many times what is wanted has to be asked for
@@ -64,10 +70,19 @@ BEGIN
   ELSE
     -- What was committed later than it was due is looked for with the lines; what even then is not, a
     -- sweep finds.
-    SELECT x.p_after, x.p_lines, CASE WHEN x.p_more THEN p_since ELSE v_now END
-    INTO p_after, v_found, p_since
-    FROM jobs.promote(p_queue, p_names, CASE WHEN p_look > 1 THEN p_since - 60000 ELSE p_since END, v_now,
-      p_after) x;
+    v_since := CASE WHEN p_look > 1 THEN p_since - 60000 ELSE p_since END;
+    -- Mostly none: a seek a name, and not the statements of a promotion (2 of 60 us a job).
+    IF EXISTS (SELECT FROM unnest(p_names) AS s(name) CROSS JOIN LATERAL (
+        SELECT FROM jobs.live v
+        WHERE v.state = 0 AND v.queue = p_queue AND v.name = s.name AND v.run_at >= v_since
+          AND v.run_at <= v_now
+        ORDER BY v.run_at LIMIT 1) x) THEN
+      SELECT x.p_after, x.p_lines, CASE WHEN x.p_more THEN p_since ELSE v_now END
+      INTO p_after, v_found, p_since
+      FROM jobs.promote(p_queue, p_names, v_since, v_now, p_after) x;
+    ELSE
+      p_since := v_now;
+    END IF;
     v_lines := jobs.known(p_queue, v_now, p_quick, v_found, line_names, line_suspects, line_tenants,
       line_ranks, line_dues, line_ids);
     IF p_look > 0 THEN
@@ -85,6 +100,43 @@ BEGIN
   IF (v_several OR cardinality(v_lines) > 1) AND NOT jobs.lock_turns(p_queue) THEN
     v_most := 0;
     v_due := v_now;
+  END IF;
+  IF v_most > 0 AND NOT v_several AND cardinality(v_lines) = 1 AND v_lines[1].has THEN
+    v_lone := v_lines[1];
+    v_wanted := CASE WHEN v_lone.quick THEN v_most ELSE least(v_most, v_free) END;
+  END IF;
+  IF v_wanted > 0 THEN
+    RETURN QUERY
+      WITH c AS MATERIALIZED (
+        SELECT v.ctid AS place, v.keyed FROM jobs.live v
+        WHERE v.state = 1 AND v.queue = p_queue AND v.name = v_lone.name AND v.suspect = v_lone.suspect
+          AND v.tenant = v_lone.tenant AND (v.rank, v.run_at, v.id) >= (v_lone.rank, v_lone.due, v_lone.id)
+        ORDER BY v.rank, v.run_at, v.id LIMIT v_wanted
+        FOR UPDATE SKIP LOCKED
+      ), u AS (
+        -- By where the row is, which its lock keeps there.
+        UPDATE jobs.live v SET state = 2, attempt = v.attempt + 1, fence = v.fence + 1,
+          nonce = p_nonce, outcome = NULL, lease_until = v_now + p_lease, started_at = v_now,
+          renewed_at = v_now, worker = p_worker, keyed = CASE v.keyed WHEN 2 THEN 0 ELSE v.keyed END
+        FROM c WHERE v.ctid = c.place
+        RETURNING v.id, v.tenant, v.rank, v.run_at, v.fence, v.attempt, c.keyed
+      ), n AS (
+        INSERT INTO jobs.taken (nonce, until, ids, tenants)
+        SELECT p_nonce, v_now + p_lease, array_agg(u.id), array_agg(u.tenant) FROM u HAVING count(*) > 0
+      ), k AS MATERIALIZED (
+        SELECT jobs.free_keys(array_agg(u.id), array_agg(u.tenant)) IS NULL AS freed
+        FROM u WHERE u.keyed = 2 HAVING count(*) > 0
+      )
+      SELECT 1::int2, NULL::int4, (SELECT k.freed FROM k)::int4::int2, NULL::int2, p_queue, u.tenant, u.id,
+        v_lone.name::text, v_lone.suspect, u.rank, u.run_at, u.fence, u.attempt, b.action, b.authorized_by,
+        b.payload, b.max_attempts, b.timeout, b.key, b.key_scope, b.metadata
+      FROM u JOIN jobs.body b ON b.id = u.id AND b.tenant = u.tenant;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    v_lines[1].has := v_count >= v_wanted;
+    v_most := v_most - v_count;
+    IF NOT v_lone.quick THEN
+      v_free := v_free - v_count;
+    END IF;
   END IF;
   WHILE v_most > 0 LOOP
     IF v_several THEN
@@ -143,11 +195,12 @@ BEGIN
     v_free := v_free - v_took.slow;
   END LOOP;
   IF v_answers IS NOT NULL THEN
-    INSERT INTO jobs.taken (nonce, until, ids, tenants)
-    VALUES (p_nonce, v_now + p_lease, v_ids, v_tenants);
+    INSERT INTO jobs.taken AS s (nonce, until, ids, tenants)
+    VALUES (p_nonce, v_now + p_lease, v_ids, v_tenants)
+    ON CONFLICT (nonce) DO UPDATE SET ids = s.ids || excluded.ids, tenants = s.tenants || excluded.tenants;
   END IF;
   -- Of a paused queue what is due is no reason to come back.
-  IF cardinality(v_ids) < p_most AND v_due IS NULL AND NOT v_paused THEN
+  IF v_most > 0 AND v_due IS NULL AND NOT v_paused THEN
     SELECT min(x.run_at) INTO v_due FROM unnest(p_names) AS s(name)
     CROSS JOIN LATERAL (
       SELECT v.run_at FROM jobs.live v
