@@ -168,7 +168,10 @@ impl Place {
             known.missed();
         }
         known.soon = [known.soon, notes.soon].into_iter().flatten().min();
-        for (line, due) in notes.lines {
+        // Names that nobody asks for here cost nothing; the first look at one finds its lines.
+        let asked = |(line, _): &(Line, i64)| known.looked.contains_key(&line.name);
+        let lines: Vec<_> = notes.lines.into_iter().filter(asked).collect();
+        for (line, due) in lines {
             let place = known.lines.entry(line).or_insert(due);
             *place = due.min(*place);
         }

@@ -1,6 +1,6 @@
 //! What a reserve takes, and what is held under its nonce.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jobs_core::{
     Claim,
@@ -12,6 +12,7 @@ use mongodb::bson::{Document, doc};
 
 use super::{pick::Head, reserve::Call};
 use crate::{
+    db::Written,
     error::Fault,
     frontier::Line,
     row::{self, int, need},
@@ -23,10 +24,8 @@ impl Call<'_> {
     pub(super) async fn claim(
         &mut self,
         chosen: &[(Line, Head)],
-    ) -> std::result::Result<usize, Fault> {
+    ) -> std::result::Result<Written, Fault> {
         let db = &self.store.db;
-        let mut ids: Vec<&str> = chosen.iter().map(|(_, (_, id))| id.as_str()).collect();
-        ids.sort_unstable();
         let lease = delay_millis(self.request.leased_for().length());
         let nonce = self.request.nonce_of().0;
         let started = doc! { "$cond": [{ "$eq": ["$scope", 2] }, "$$REMOVE", "$held"] };
@@ -46,14 +45,60 @@ impl Call<'_> {
         } };
         let lines: BTreeSet<String> = chosen.iter().map(|(line, _)| line.stored()).collect();
         let lines: Vec<String> = lines.into_iter().collect();
-        let statement = doc! {
-            "q": { "_id": { "$in": ids }, "state": 1_i32, "line": { "$in": lines } },
-            "u": [claim],
-            "multi": true,
+        // By the fence where it is known: then the document is the one that was read.
+        let mut groups = BTreeMap::<Option<i64>, Vec<&str>>::new();
+        for (_, (_, id)) in chosen {
+            let fence = self.whole.get(id).and_then(|row| int(row, "fence"));
+            groups.entry(fence).or_default().push(id);
+        }
+        let statement = |(fence, mut ids): (Option<i64>, Vec<&str>)| {
+            ids.sort_unstable();
+            let mut filter =
+                doc! { "_id": { "$in": ids }, "state": 1_i32, "line": { "$in": &lines } };
+            if let Some(fence) = fence {
+                filter.insert("fence", fence);
+            }
             // The server would try the lines' index as well each time.
-            "hint": "_id_",
+            doc! { "q": filter, "u": [claim.clone()], "multi": true, "hint": "_id_" }
         };
-        Ok(db.update("jobs", vec![statement]).await?.count)
+        db.update("jobs", groups.into_iter().map(statement).collect()).await
+    }
+
+    /// The deliveries of a claim that took all that it chose, sent once, of documents read whole:
+    /// each had the fence that it was read with, so nobody had it in between.
+    pub(super) fn as_read(
+        &mut self,
+        chosen: &[(Line, Head)],
+        written: &Written,
+    ) -> Option<Vec<Delivery>> {
+        let known = chosen.iter().all(|(_, (_, id))| self.whole.contains_key(id));
+        if written.again || written.count != chosen.len() || !known {
+            self.whole.clear();
+            return None;
+        }
+        self.store.remember(self.request.nonce_of(), self.request.queue());
+        let mut taken = Vec::with_capacity(chosen.len());
+        for (_, (_, id)) in chosen {
+            let mut row = self.whole.remove(id)?;
+            for counted in ["fence", "attempt"] {
+                let more = int(&row, counted).unwrap_or_default() + 1;
+                row.insert(counted, more);
+            }
+            taken.extend(self.readable(&row));
+        }
+        Some(taken)
+    }
+
+    /// One that cannot be read is left to its lease's end.
+    fn readable(&self, row: &Document) -> Option<Delivery> {
+        match self.delivery(row) {
+            Ok(delivery) => Some(delivery),
+            Err(fault) => {
+                let error = fault.into_error("reserve");
+                tracing::error!(%error, "a job that cannot be read is left to its lease's end");
+                None
+            }
+        }
     }
 
     /// A repetition: what is still held, its lease from now, as the worker's own clock counts.
@@ -98,16 +143,7 @@ impl Call<'_> {
         let place = |delivery: &Delivery| {
             order.get(&row::id(&delivery.claim.job)).copied().unwrap_or(usize::MAX)
         };
-        let mut deliveries = Vec::with_capacity(rows.len());
-        for row in &rows {
-            match self.delivery(row) {
-                Ok(delivery) => deliveries.push(delivery),
-                Err(fault) => {
-                    let error = fault.into_error("reserve");
-                    tracing::error!(%error, "a job that cannot be read is left to its lease's end");
-                }
-            }
-        }
+        let mut deliveries: Vec<_> = rows.iter().filter_map(|row| self.readable(row)).collect();
         deliveries.sort_by_key(place);
         Ok(deliveries)
     }

@@ -2,10 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::{Mutex, PoisonError},
     time::Instant,
 };
 
-use jobs_core::{AuthorizedJob, ErrorKind, Result, driver::distinct, queue::Pushed};
+use futures::StreamExt;
+use jobs_core::{AuthorizedJob, Error, ErrorKind, Result, driver::distinct, queue::Pushed};
 use mongodb::bson::{Document, RawArrayBuf, doc, rawdoc};
 
 use crate::{
@@ -36,30 +38,46 @@ pub(crate) async fn all(store: &Mongo, jobs: &[AuthorizedJob]) -> Vec<Result<Pus
             let push = |jobs: Vec<AuthorizedJob>| async move { shared(store, &jobs).await };
             vec![store.sharing().call(job.clone(), push).await]
         }
-        jobs => {
-            let mut answers = Vec::with_capacity(jobs.len());
-            let mut rest = jobs;
-            while !rest.is_empty() {
-                let (chunk, tail) = rest.split_at(fits(rest).min(distinct(rest)));
-                let until = Instant::now() + store.db.options.deadline;
-                rest = tail;
-                let error = match push(store, chunk, token(), until).await {
-                    Ok(pushed) => {
-                        answers.extend(pushed.into_iter().map(Ok));
-                        continue;
-                    }
-                    Err(error) => error,
-                };
-                answers.extend(chunk.iter().map(|_| Err(error.clone())));
-                if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) {
-                    // Those that come after would each wait as long for the same.
-                    answers.extend(rest.iter().map(|_| Err(error.clone())));
-                    break;
-                }
-            }
-            answers
-        }
+        jobs => bulk(store, jobs).await,
     }
+}
+
+/// In statements that fit, two on their way at once, so that one is encoded while the other is
+/// stored; where an id or key comes twice one after the other, because the first one wins.
+async fn bulk(store: &Mongo, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
+    let over = Mutex::new(None);
+    let mut chunks = Vec::new();
+    let mut rest = jobs;
+    while !rest.is_empty() {
+        let (chunk, tail) = rest.split_at(fits(rest).min(distinct(rest)));
+        chunks.push(of_bulk(store, chunk, &over));
+        rest = tail;
+    }
+    let beside = if distinct(jobs) == jobs.len() { 2 } else { 1 };
+    let answers: Vec<_> = futures::stream::iter(chunks).buffered(beside).collect().await;
+    answers.into_iter().flatten().collect()
+}
+
+/// One statement of a bulk. After a failure of the store those that come after it are not sent: each
+/// would wait as long for the same.
+async fn of_bulk(
+    store: &Mongo,
+    jobs: &[AuthorizedJob],
+    over: &Mutex<Option<Error>>,
+) -> Vec<Result<Pushed>> {
+    let before = over.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let pushed = match before {
+        Some(error) => Err(error),
+        None => push(store, jobs, token(), Instant::now() + store.db.options.deadline).await,
+    };
+    let error = match pushed {
+        Ok(pushed) => return pushed.into_iter().map(Ok).collect(),
+        Err(error) => error,
+    };
+    if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) {
+        *over.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+    }
+    jobs.iter().map(|_| Err(error.clone())).collect()
 }
 
 /// How many from the front go into one statement.

@@ -28,15 +28,14 @@ impl Call<'_> {
         now: i64,
     ) -> impl Iterator<Item = (&'k Line, i64)> {
         let of_it = move |line: &Line| {
-            !line.ready
-                && self.request.names().binary_search(&line.name).is_ok()
+            self.request.names().binary_search(&line.name).is_ok()
                 && known.settings.paused_until(&line.tenant, now).is_none()
         };
-        let lines = known.lines.iter().filter(move |(line, _)| of_it(line));
+        // They sort before those in line.
+        let lines = known.lines.iter().take_while(|(line, _)| !line.ready);
         // One that may not be taken now is no reason to ask again.
-        lines
-            .filter(move |(line, due)| **due > now || wish.may(line))
-            .map(|(line, due)| (line, *due))
+        let lines = lines.filter(move |(line, due)| of_it(line) && (**due > now || wish.may(line)));
+        lines.map(|(line, due)| (line, *due))
     }
 
     /// Has anything come due, as far as is known?
@@ -79,7 +78,7 @@ impl Call<'_> {
         let (mut ids, mut taken) = (Vec::new(), BTreeMap::<&str, usize>::new());
         for part in lines.chunks(UNIONS) {
             // One more, to know when the next is due.
-            let pipelines = part.iter().map(|line| heads(line, known, share + 1));
+            let pipelines = part.iter().map(|line| heads(line, known, share + 1, false));
             let mut read = part.iter().map(|line| (line.clone(), Default::default())).collect();
             for row in &union(self.store, pipelines).await? {
                 head(row, &mut read)?;

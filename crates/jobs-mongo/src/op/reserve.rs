@@ -7,10 +7,10 @@ use std::{
 };
 
 use jobs_core::{
-    ErrorKind, Result, Settled, Settlement,
+    ErrorKind, Outcome, Result, Settled, Settlement,
     queue::{Delivery, Reserve, Reserved},
 };
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 
 use super::{
     pick::{Decision, Head, Read, Wish, decide, first},
@@ -47,10 +47,16 @@ pub(crate) async fn all(
         return Ok((Vec::new(), Reserved::default()));
     }
     let both = async {
-        let settled = settle::all(store, settlements).await?;
         if request.most() == 0 {
-            return Ok((settled, Reserved::default()));
+            return Ok((settle::all(store, settlements).await?, Reserved::default()));
         }
+        // What is done puts nothing in line: then one majority is waited for, not two in turn.
+        if settlements.iter().all(|settlement| settlement.outcome == Outcome::Done) {
+            let settled = settle::all(store, settlements);
+            let (settled, reserved) = tokio::join!(settled, reserve(store, request));
+            return Ok((settled?, reserved?));
+        }
+        let settled = settle::all(store, settlements).await?;
         Ok((settled, reserve(store, request).await?))
     };
     store.db.within(operation, both).await
@@ -68,6 +74,7 @@ async fn reserve(store: &Mongo, request: &Reserve) -> std::result::Result<Reserv
         met: known.met.is_some_and(|met| met.elapsed() < CONTESTED),
         claimed: None,
         budget: request.most().max(PROMOTED),
+        whole: HashMap::new(),
     };
     let mut done = call.run(&place, &mut known).await;
     // As through an election: whoever asked counts the lease from when it asked.
@@ -99,6 +106,8 @@ pub(super) struct Call<'c> {
     pub claimed: Option<Instant>,
     /// How many due jobs it may still put in line.
     pub budget: usize,
+    /// Documents of heads that were read whole, because nearly all of them are taken.
+    pub whole: HashMap<String, Document>,
 }
 
 impl Call<'_> {
@@ -155,15 +164,19 @@ impl Call<'_> {
                 continue;
             }
             self.claimed.get_or_insert_with(Instant::now);
-            let claimed = self.claim(&chosen).await?;
+            let written = self.claim(&chosen).await?;
             self.advance(known, &chosen, &read);
-            let met = claimed < chosen.len();
+            let met = written.count < chosen.len();
             if met {
                 known.met = Some(Instant::now());
             }
             self.met |= met;
-            // Also where the count says none: it may have been sent twice, and the first one counts.
-            deliveries = self.deliveries(&chosen, deliveries).await?;
+            deliveries = match self.as_read(&chosen, &written) {
+                Some(taken) => deliveries.into_iter().chain(taken).collect(),
+                // Also where the count says none: it may have been sent twice, and the first one
+                // counts.
+                None => self.deliveries(&chosen, deliveries).await?,
+            };
             wish = Wish::of(self.request);
             for held in &deliveries {
                 wish.took(&held.job.name, held.suspect);

@@ -71,8 +71,10 @@ impl Call<'_> {
         }
         let (now_lines, later): (Vec<_>, Vec<_>) =
             lines.iter().enumerate().partition(|(place, _)| *place < UNIONS);
+        // Alone, its heads are what is taken.
+        let whole = now_lines.len() == 1 && !self.met;
         for (_, line) in &now_lines {
-            let heads = heads(line, known, self.spread(limit));
+            let heads = heads(line, known, self.spread(limit), whole);
             pipeline.push(doc! { "$unionWith": { "coll": db.name("jobs"), "pipeline": heads } });
         }
         let command = doc! { "aggregate": db.name("schema"), "pipeline": pipeline, "cursor": {} };
@@ -100,6 +102,9 @@ impl Call<'_> {
                 found.insert(line, need(date(row, "run_at"), "run_at")?);
             } else {
                 head(row, read)?;
+                if let Some(id) = text(row, "_id").filter(|_| whole) {
+                    self.whole.insert(id, row.clone());
+                }
             }
         }
         for (_, read) in read.iter_mut().filter(|(line, _)| lines.contains(line)) {
@@ -154,7 +159,8 @@ impl Call<'_> {
         let asked = self.spread(limit);
         let all: Vec<&Line> = lines.iter().collect();
         for part in all.chunks(UNIONS) {
-            let rows = union(self.store, part.iter().map(|line| heads(line, known, asked))).await?;
+            let rows =
+                union(self.store, part.iter().map(|line| heads(line, known, asked, false))).await?;
             for line in part {
                 read.insert((*line).clone(), Read::default());
             }
@@ -201,14 +207,18 @@ pub(crate) fn walk(prefix: &str) -> Vec<Document> {
 }
 
 /// The first jobs of a line from its place on, by the index alone.
-pub(super) fn heads(line: &Line, known: &Known, limit: usize) -> Vec<Document> {
+pub(super) fn heads(line: &Line, known: &Known, limit: usize, whole: bool) -> Vec<Document> {
     let from = known.lines.get(line).copied().unwrap_or(i64::MIN);
     let limit = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
+    let what = match whole {
+        true => doc! { "attempts": 0, "cause": 0 },
+        false => doc! { "run_at": 1, "line": 1 },
+    };
     vec![
         doc! { "$match": { "line": line.stored(), "run_at": { "$gte": at(from) } } },
         doc! { "$sort": { "run_at": 1, "_id": 1 } },
         doc! { "$limit": limit },
-        doc! { "$project": { "_id": 1, "run_at": 1, "line": 1 } },
+        doc! { "$project": what },
     ]
 }
 
