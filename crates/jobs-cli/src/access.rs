@@ -4,7 +4,11 @@ use std::{future::Future, pin::Pin};
 
 use jobs_core::{Grant, JobId, JobRef, Permit, Scope, names::is_tenant, permit::Verb};
 
-use crate::{command::ScopeArgs, stop::AnyError, stop::Stop, text};
+use crate::{
+    command::ScopeArgs,
+    stop::{AnyError, Stop, advised, is_forbidden},
+    text,
+};
 
 /// The application's function from (action, scope) to Grant.
 pub(crate) type Grants = dyn Fn(&'static str, Scope) -> Asking;
@@ -31,32 +35,32 @@ pub(crate) struct Access {
     /// What an operator narrows to; in a tenant's scope, the tenant.
     pub tenant: Option<String>,
     grants: Box<Grants>,
+    /// For the action that the command is about.
+    first: Grant,
 }
 
 impl Access {
-    pub fn new(typed: ScopeArgs, grants: Option<Box<Grants>>) -> Result<Self, Stop> {
+    pub async fn new(
+        typed: ScopeArgs,
+        grants: Option<Box<Grants>>,
+        action: &'static str,
+    ) -> Result<Self, Stop> {
         let grants = grants.ok_or_else(|| Stop::refused(NO_GRANTS))?;
         let scope = match (&typed.tenant, typed.operator) {
             (_, true) => Scope::Operator,
             (Some(tenant), false) => Scope::Tenant(tenant.clone()),
             (None, false) => return Err(Stop::refused(NO_SCOPE)),
         };
-        Ok(Self { scope, tenant: typed.tenant, grants })
+        let first = ask(&grants, action, &scope).await?;
+        Ok(Self { scope, tenant: typed.tenant, grants, first })
     }
 
     /// Leave for the verb that the callee wants.
     pub async fn permit<V: Verb>(&self) -> Result<Permit<V>, Stop> {
-        let grant = (self.grants)(V::ACTION, self.scope.clone()).await;
-        let grant = grant.map_err(|error| Stop::refused(format!("refused: {error}")))?;
-        // A mistake in the application's function must not show one tenant another's jobs.
-        if *grant.scope() != self.scope {
-            let (asked, got) = (in_words(&self.scope), in_words(grant.scope()));
-            let what = "fix the function given to grants(…)";
-            return Err(Stop::refused(format!(
-                "a Grant for {asked} was asked for, and this program gave one for {got}: {what}"
-            )));
+        match self.first.action() == V::ACTION {
+            true => Ok(self.first.permit()?),
+            false => Ok(ask(&self.grants, V::ACTION, &self.scope).await?.permit()?),
         }
-        Ok(grant.permit()?)
     }
 
     /// Is this an operator's look at all tenants? Then ids are written with their tenant.
@@ -97,6 +101,23 @@ impl Access {
             None => "in all tenants".to_owned(),
         }
     }
+}
+
+async fn ask(grants: &Grants, action: &'static str, scope: &Scope) -> Result<Grant, Stop> {
+    let grant =
+        grants(action, scope.clone()).await.map_err(|error| match is_forbidden(&error) {
+            true => Stop::refused(format!("refused: {}", advised(&error))),
+            false => Stop::failed(format!("who may do this cannot be told: {}", advised(&error))),
+        })?;
+    // A mistake in the application's function must not show one tenant another's jobs.
+    if grant.scope() != scope {
+        let (asked, got) = (in_words(scope), in_words(grant.scope()));
+        let what = "fix the function given to grants(…)";
+        return Err(Stop::refused(format!(
+            "a Grant for {asked} was asked for, and this program gave one for {got}: {what}"
+        )));
+    }
+    Ok(grant)
 }
 
 fn in_words(scope: &Scope) -> String {

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand, builder::PossibleValuesParser, builder::TypedValueP
 use jobs_core::{
     State,
     names::{is_name, is_tenant},
+    permit::{self, Verb as _},
 };
 use std::time::Duration;
 
@@ -63,6 +64,20 @@ pub(crate) enum Verb {
     Doctor,
     /// Bring the store's schema to this release's version
     Migrate,
+}
+
+impl Verb {
+    /// The action that it is about; of `migrate` nobody asks.
+    pub fn action(&self) -> &'static str {
+        match self {
+            Self::Retry(_) => permit::Retry::ACTION,
+            Self::Cancel(_) => permit::Cancel::ACTION,
+            Self::Delete(_) => permit::Delete::ACTION,
+            Self::Pause(_) | Self::Resume(_) => permit::Tune::ACTION,
+            Self::List(_) | Self::Show(_) | Self::Stats(_) => permit::Read::ACTION,
+            Self::Workers | Self::Doctor | Self::Migrate => permit::Read::ACTION,
+        }
+    }
 }
 
 /// Which jobs; all that are given must match.

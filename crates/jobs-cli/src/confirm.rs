@@ -2,10 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use crate::{
-    stop::{REFUSED, Stop},
-    text,
-};
+use crate::{stop::Stop, text};
 
 /// Goes on only with a yes. `what` says in a question what will happen.
 pub(crate) fn confirm(what: &str) -> Result<(), Stop> {
@@ -17,13 +14,15 @@ pub(crate) fn confirm(what: &str) -> Result<(), Stop> {
         )));
     }
     let mut stderr = io::stderr().lock();
-    write!(stderr, "{what} [y/N] ")?;
-    stderr.flush()?;
+    // A question that nobody can read is not answered.
+    write!(stderr, "{what} [y/N] ").and_then(|()| stderr.flush()).map_err(|error| {
+        Stop::refused(format!("it cannot be asked, and nothing was changed: {error}"))
+    })?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
     match is_yes(&answer) {
         true => Ok(()),
-        false => Err(Stop { status: REFUSED, message: Some("Nothing was changed.".to_owned()) }),
+        false => Err(Stop::refused("Nothing was changed.")),
     }
 }
 

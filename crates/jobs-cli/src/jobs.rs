@@ -8,7 +8,7 @@ use crate::{
     access::{Access, Grants},
     command::{Command, JobsArgs, Verb},
     out::Out,
-    stop::{AnyError, REFUSED, Stop, not_opened, with_advice},
+    stop::{AnyError, FAILED, REFUSED, Stop, is_transient, not_opened, with_advice},
     verb::{
         self, Session,
         migrate::{self, Migrate},
@@ -51,8 +51,9 @@ impl<A: Admin> Jobs<A> {
 
     /// Who may do what: from the action, `jobs.read`, `jobs.retry`, `jobs.cancel`, `jobs.delete` or
     /// `jobs.tune`, and the scope that was typed, to a Grant for exactly these, or a refusal, whose
-    /// words are shown. A command that changes jobs by filter asks for `jobs.read` as well. Without
-    /// this function every verb but `worker` and `migrate` is refused.
+    /// words are shown. It is asked before the store is opened. A command that changes jobs by filter,
+    /// or asks before it changes them, asks for `jobs.read` as well. An error that is no
+    /// [`Forbidden`](jobs_core::Forbidden) is a failure, not a refusal. Without this function every verb but `worker` and `migrate` is refused.
     ///
     /// Who sits at the keyboard is the application's to know: from the login, a token, a prompt.
     pub fn grants<F, E>(self, grants: F) -> Self
@@ -100,9 +101,7 @@ impl<A: Admin> Jobs<A> {
             Command::Jobs(typed) => {
                 let out = Out { json: typed.json };
                 self.operate(typed, out).await.unwrap_or_else(|stop| {
-                    if let Some(message) = stop.message {
-                        out.remark(format!("error: {message}"));
-                    }
+                    out.remark(format!("error: {}", stop.message));
                     stop.status
                 })
             }
@@ -118,9 +117,11 @@ impl<A: Admin> Jobs<A> {
         let store = match (self.open)().await {
             Ok(store) => store,
             Err(error) => {
+                // A process manager starts it again where that helps.
+                let status = if is_transient(&error) { FAILED } else { REFUSED };
                 let why = not_opened(&error);
-                out.remark(format!("worker: it did not start: {why} (exit status {REFUSED})"));
-                return REFUSED;
+                out.remark(format!("worker: it did not start: {why} (exit status {status})"));
+                return status;
             }
         };
         // A worker waits for a store that is away, and would wait for ever for one that nobody
@@ -143,7 +144,8 @@ impl<A: Admin> Jobs<A> {
             let migrate = self.migrate.ok_or_else(|| Stop::refused(migrate::NO_MIGRATE))?;
             return migrate::run(opened().await?, migrate, out).await;
         }
-        let access = Access::new(typed.scope, self.grants)?;
+        // Before the store is opened, which may make or migrate it.
+        let access = Access::new(typed.scope, self.grants, typed.verb.action()).await?;
         let store = opened().await?;
         let session = Session { store, access, out };
         match typed.verb {

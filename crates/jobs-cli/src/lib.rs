@@ -7,8 +7,9 @@
 //! That program is `app serve`, `app worker` and `app jobs list --tenant acme`; `app jobs help` lists
 //! the verbs. Any store will do: this crate knows none.
 //!
-//! - Nothing is shown or changed without a Grant from the application's function ([`Jobs::grants`]),
+//! - No job is shown or changed without a Grant from the application's function ([`Jobs::grants`]),
 //!   for the scope that was typed: `--tenant <TENANT>` or `--operator`, and none is the default.
+//!   `migrate` shows and changes none, and asks for no Grant: who deploys may reach the store.
 //! - Answers go to stdout, as tables or with `--json` as one object of a stable shape ([`json`]);
 //!   remarks, questions and errors go to stderr. What users wrote, causes, payloads and names, cannot
 //!   move the terminal's cursor.
@@ -18,7 +19,7 @@
 //! | exit status | of `jobs …` | of `worker` |
 //! |---|---|---|
 //! | 0 | done | drained |
-//! | 1 | failed, or a named job was not changed | the worker failed |
+//! | 1 | failed, or a job was not changed, or `doctor` found a problem | the worker failed, or the store was away |
 //! | 2 | refused, nothing was touched | refused to start |
 //! | 3 | | something was left to its lease |
 //! | 130 | | a second signal |

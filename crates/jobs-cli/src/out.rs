@@ -17,9 +17,7 @@ pub(crate) struct Out {
 impl Out {
     /// A line, or several, of an answer for people.
     pub fn say(self, words: impl AsRef<str>) -> Result<(), Stop> {
-        let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{}", text::printable(words.as_ref()))?;
-        Ok(stdout.flush()?)
+        write(&text::printable(words.as_ref()))
     }
 
     /// A remark about the answer. Nobody may listen.
@@ -30,9 +28,17 @@ impl Out {
     /// The answer for machines, on one line.
     pub fn object(self, answer: &impl Serialize) -> Result<(), Stop> {
         let json = serde_json::to_string(answer).map_err(io::Error::from)?;
-        let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{}", safe_json(&json))?;
-        Ok(stdout.flush()?)
+        write(&safe_json(&json))
+    }
+}
+
+/// What reads the output may end before it, as `head` does. That is no failure, and hides none: the
+/// command goes on to the exit status that it would have had.
+fn write(answer: &str) -> Result<(), Stop> {
+    let mut stdout = io::stdout().lock();
+    match writeln!(stdout, "{answer}").and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

@@ -23,7 +23,8 @@ Exit status:
   3    told to stop, and a job was left to its lease
   130  a second signal ended it at once
 
-Let a process manager wait longer than --grace before it kills.";
+A process manager should start it again after 1 and 3, and wait for --grace, --lease and 5 seconds
+together (50 seconds unless they are set) before it kills.";
 
 /// What is set here goes before what the application set.
 #[derive(Debug, Default, Args)]

@@ -12,7 +12,7 @@ use crate::stop::Stop;
 /// Remove jobs and their history for good
 ///
 /// It says what it will touch and asks first. A running job is not deleted: cancel it first. A
-/// filter without a state means jobs in every other state, finished ones among them.
+/// filter without a state means jobs that will not run by themselves: parked, done and cancelled ones.
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
     #[command(flatten)]
@@ -32,7 +32,7 @@ impl Change for Delete {
     const WARNING: &'static str = ", with all history, for good";
     const STATES: &'static [State] =
         &[State::Scheduled, State::Ready, State::Parked, State::Done, State::Cancelled];
-    const UNLESS_SAID: &'static [State] = Self::STATES;
+    const UNLESS_SAID: &'static [State] = &[State::Parked, State::Done, State::Cancelled];
 
     async fn apply<A: Admin>(
         store: &A,

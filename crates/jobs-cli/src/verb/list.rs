@@ -130,7 +130,7 @@ mod tests {
     /// The one that matches is the oldest of more than two pages.
     #[tokio::test]
     async fn a_walk_is_bounded_and_says_so() {
-        let session = model::operator();
+        let session = model::operator().await;
         let oldest = Job { name: "oldest".into(), ..kit::job("acme") };
         kit::push(&session.store, oldest).await;
         let jobs: Vec<_> = (0..2500).map(|_| kit::job("acme")).collect();

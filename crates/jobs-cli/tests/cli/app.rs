@@ -46,6 +46,9 @@ pub fn main() -> ! {
     };
     let jobs = match without.as_str() {
         "grants" => jobs,
+        "users" => {
+            jobs.grants(async |_, _| Err::<Grant, _>(std::io::Error::other("no users today")))
+        }
         // A mistake: whatever is asked for, the answer is an operator's.
         "scope" => jobs.grants(async |action, _| kit::Open.authorize_operator("ops", action).await),
         _ => jobs.grants(grant),

@@ -11,6 +11,8 @@ pub const TESTS: &[crate::Test] = &[
     ("neither_tenant_nor_operator", crate::ALL, |p| Box::pin(neither_tenant_nor_operator(p))),
     ("no_function_for_grants", crate::ALL, |p| Box::pin(no_function_for_grants(p))),
     ("a_policy_that_refuses", crate::ALL, |p| Box::pin(a_policy_that_refuses(p))),
+    ("a_refusal_touches_no_store", &[Kind::Sqlite], |p| Box::pin(a_refusal_touches_no_store(p))),
+    ("a_grant_function_that_fails", crate::ALL, |p| Box::pin(a_grant_function_that_fails(p))),
     ("a_grant_of_another_scope", crate::ALL, |p| Box::pin(a_grant_of_another_scope(p))),
     ("a_store_that_is_not_there", crate::ALL, |p| Box::pin(a_store_that_is_not_there(p))),
     ("a_schema_that_is_not_there", &[Kind::Postgres], |p| Box::pin(a_schema_that_is_not_there(p))),
@@ -63,6 +65,25 @@ async fn a_policy_that_refuses(place: &Place) {
     ran.says(2, &["refused: ada may not jobs.read in globex: not on the staff there"]);
 }
 
+/// Opening a store may make it, or migrate it.
+async fn a_refusal_touches_no_store(place: &Place) {
+    for words in verbs() {
+        let ran = place.run_with("JOBS_CLI_TEST_USER", "ada", &format!("{words} --operator"));
+        ran.says(2, &["refused: ada may not jobs.", "in every tenant: no operator"]);
+    }
+    let file = place.url();
+    let file = file.trim_start_matches("sqlite://");
+    assert!(!std::path::Path::new(file).exists(), "{file} was made");
+    place.run("jobs list --tenant acme").says(0, &[]);
+    assert!(std::path::Path::new(file).exists(), "{file} is where it is made");
+}
+
+/// It is nobody's refusal.
+async fn a_grant_function_that_fails(place: &Place) {
+    let ran = place.run_with(WITHOUT, "users", "jobs list --tenant acme");
+    ran.says(1, &["who may do this cannot be told: no users today"]);
+}
+
 /// The application's function has a mistake; it must not open a door.
 async fn a_grant_of_another_scope(place: &Place) {
     let store = place.store().await;
@@ -83,7 +104,14 @@ async fn a_store_that_is_not_there(place: &Place) {
     let ran = place.run_with(STORE, url, "jobs list --tenant acme");
     ran.says(1, &["the store cannot be opened", what]);
     let ran = place.run_with(STORE, url, "worker");
-    ran.says(2, &["worker: it did not start: the store cannot be opened", what]);
+    // A server may be there later: 1, so that a process manager starts the worker again.
+    let (status, told) = match place.kind {
+        Kind::Sqlite => (2, "(exit status 2)"),
+        Kind::Postgres => (1, "(exit status 1)"),
+    };
+    ran.says(status, &["worker: it did not start: the store cannot be opened", what, told]);
+    let ran = place.run_with(STORE, "mysql://somewhere", "worker");
+    ran.says(2, &["worker: it did not start", "is no URL of a file", "status 2"]);
     let ran = place.run_with(STORE, "mysql://somewhere", "jobs list --tenant acme");
     ran.says(1, &["is no URL of a file: write sqlite://"]);
 }

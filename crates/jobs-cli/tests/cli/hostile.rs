@@ -7,7 +7,7 @@ use jobs_testkit::kit;
 
 use crate::place::{Place, settle, take};
 
-crate::tests![crate::ALL; no_control_character_gets_through, a_reader_that_leaves_is_no_failure];
+crate::tests![crate::ALL; no_control_character_gets_through, a_reader_that_leaves_is_no_failure_and_hides_none];
 
 /// Clears the screen, sets a title, begins a sequence with one character, turns the text around.
 const NASTY: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\r\u{202e}\u{7f}\u{85}";
@@ -38,11 +38,14 @@ async fn no_control_character_gets_through(place: &Place) {
     ran.says(0, &["\\u{1b}[2J", "\\u{9b}31m"]);
 }
 
-async fn a_reader_that_leaves_is_no_failure(place: &Place) {
+async fn a_reader_that_leaves_is_no_failure_and_hides_none(place: &Place) {
     let store = place.store().await;
     kit::push(&*store, kit::job("acme")).await;
-    for json in ["", " --json"] {
-        let mut command = place.command(&format!("jobs list --tenant acme{json}"));
+    let unknown = format!("jobs retry {} --tenant acme", crate::place::unknown());
+    let verbs = [("jobs list --tenant acme", 0), (unknown.as_str(), 1)];
+    let both = verbs.into_iter().flat_map(|verb| [(verb, ""), (verb, " --json")]);
+    for ((words, status), json) in both {
+        let mut command = place.command(&format!("{words}{json}"));
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let mut child = command.stdout(writer).stderr(Stdio::piped()).spawn().expect("it starts");
@@ -50,6 +53,6 @@ async fn a_reader_that_leaves_is_no_failure(place: &Place) {
         let mut said = String::new();
         let mut stderr = child.stderr.take().expect("it is piped");
         stderr.read_to_string(&mut said).expect("text");
-        assert_eq!((child.wait().expect("it ends").code(), said.as_str()), (Some(0), ""));
+        assert_eq!((child.wait().expect("it ends").code(), said.as_str()), (Some(status), ""));
     }
 }

@@ -1,10 +1,10 @@
 //! `retry`, `cancel` and `delete`: by id, by filter, asked and not.
 
-use jobs_core::{QueueExt, State};
+use jobs_core::{Outcome, QueueExt, State};
 use jobs_testkit::kit;
 use serde_json::json;
 
-use crate::place::{Place, fields, parked, push, state, take, unknown};
+use crate::place::{Place, fields, parked, push, settle, state, take, unknown};
 
 crate::tests![crate::ALL;
     retry_by_id,
@@ -78,7 +78,13 @@ async fn retry_meets_a_held_key(place: &Place) {
     place.run(&format!("jobs cancel {} --tenant acme --yes", job.id)).says(0, &["1 cancelled."]);
     let holder = kit::push(&*store, kit::job("acme").key("k")).await;
     let ran = place.run(&format!("jobs retry {} --tenant acme", job.id));
-    ran.says(1, &["1 key held.", &format!("its key is held by {}", holder.id)]);
+    let held = format!("its key is held by acme/{}, which is ready and does its work", holder.id);
+    ran.says(1, &["1 key held.", &held]);
+    let taken = take(&*store, &holder).await;
+    settle(&*store, &taken, Outcome::Park { cause: "why".into() }).await;
+    let ran = place.run(&format!("jobs retry {} --tenant acme", job.id));
+    let held = format!("is held by acme/{}, which is parked: see to that one", holder.id);
+    ran.says(1, &[&held]);
 }
 
 async fn cancel_by_id_is_asked(place: &Place) {
@@ -123,10 +129,13 @@ async fn delete_by_filter_in_batches(place: &Place) {
         assert_eq!(answer.expect("it is stored"), jobs_core::Pushed::Stored);
     }
     let foreign = push(&*store, "globex").await;
-    let asked = place.run("jobs delete --queue work --tenant acme");
+    // Work that is yet to run is meant only where that is said.
+    let none = place.run("jobs delete --queue work --tenant acme --yes");
+    none.says(0, &["No job in tenant acme matches that is parked, done, cancelled."]);
+    let asked = place.run("jobs delete --queue work --state ready --tenant acme");
     asked.says(2, &["1,100 ready jobs of noop in queue work", "Delete 1,100 jobs in tenant acme"]);
     asked.says(2, &["with all history, for good?"]);
-    let ran = place.run("jobs delete --queue work --tenant acme --yes");
+    let ran = place.run("jobs delete --queue work --state ready --tenant acme --yes");
     assert_eq!(ran.says(0, &["1,100 deleted."]).err, "", "no bar where there is no terminal");
     let left = place.json("jobs list --operator");
     assert_eq!(crate::place::ids(&left), [foreign.id.to_string(), running.id.to_string()]);

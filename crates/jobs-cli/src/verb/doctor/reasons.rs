@@ -122,7 +122,7 @@ fn not_known(facts: &Facts) -> Vec<Finding> {
             );
             let remedy = format!(
                 "Deploy workers whose release has a handler for {name}. If the name is wrong, \
-                 `jobs delete --queue {queue} --name {name}` removes them."
+                 `jobs delete --queue {queue} --name {name} --state ready` removes them."
             );
             found.push(problem("name_not_known", what, remedy));
         }

@@ -17,7 +17,7 @@ impl Aged {
     async fn new() -> Self {
         let model = Model::default();
         let store = model.make("doctor", Default::default()).await;
-        Self { model, session: crate::verb::model::on(store) }
+        Self { model, session: crate::verb::model::on(store).await }
     }
 
     async fn age(&self, seconds: u64) {

@@ -90,12 +90,12 @@ impl Account {
             }
         }
         result.map_err(|stop| Stop {
-            message: stop.message.map(|why| {
-                let (changed, asked) = (self.sum.changed, count(self.sum.asked, "job"));
-                format!(
-                    "{changed} of {asked} were changed before this; the same again is safe\n{why}"
-                )
-            }),
+            message: format!(
+                "{} of {} were changed before this; the same again is safe\n{}",
+                self.sum.changed,
+                count(self.sum.asked, "job"),
+                stop.message
+            ),
             ..stop
         })?;
         Ok(u8::from(unchanged > 0))
@@ -115,7 +115,19 @@ fn in_words(unchanged: &json::Unchanged) -> String {
     match (unchanged.answer, unchanged.state, &unchanged.held_by) {
         ("unknown", ..) => "no such job".to_owned(),
         ("running", ..) => "runs: cancel it first".to_owned(),
-        ("key_held", _, Some(by)) => format!("its key is held by {by}: that job does its work"),
+        ("key_held", Some(state @ ("parked" | "cancelled")), Some(by)) => {
+            format!(
+                "its key is held by {}/{by}, which is {state}: see to that one",
+                unchanged.tenant
+            )
+        }
+        ("key_held", state, Some(by)) => {
+            let state = state.unwrap_or("live");
+            format!(
+                "its key is held by {}/{by}, which is {state} and does its work",
+                unchanged.tenant
+            )
+        }
         (_, Some(state), _) => format!("is {state}"),
         (answer, ..) => answer.replace('_', " "),
     }

@@ -108,7 +108,7 @@ mod tests {
     /// Between the question and the answer one job leaves the filter and another comes.
     #[tokio::test]
     async fn only_what_was_counted_and_still_matches_is_touched() {
-        let session = model::operator();
+        let session = model::operator().await;
         let store = &session.store;
         let mut parked = Vec::new();
         let mut park = async || {
