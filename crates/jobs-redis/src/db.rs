@@ -1,0 +1,200 @@
+//! The handle's clients, and one script on one of them.
+//!
+//! A client of the fred crate is bound to the runtime that made it: its connection is a task there. So
+//! a handle makes one for each runtime that calls, and outlives runtimes.
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use fred::{
+    clients::Client,
+    interfaces::{ClientLike, KeysInterface, LuaInterface},
+    types::{
+        Builder, Value,
+        config::{ReconnectError, ReconnectPolicy, UnresponsiveConfig},
+    },
+};
+use jobs_core::{ErrorKind, Result};
+use tokio::{
+    runtime::{Handle, Id},
+    sync::OnceCell,
+};
+
+use crate::{
+    error::{Fault, LATE},
+    keys::{key, shard_of},
+    options::Options,
+    schema,
+    script::Script,
+};
+
+/// Clients kept, the newest: those of runtimes that ended are no use.
+const CLIENTS: usize = 4;
+/// Between two attempts while a slot or a master moves: the first, and the longest.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+/// How long one command may take; the client has no limit of its own.
+const COMMAND: Duration = Duration::from_secs(5);
+/// How long a connection may be silent with a command on it.
+const SILENT: Duration = Duration::from_secs(8);
+
+/// The connections of one handle.
+#[derive(Debug)]
+pub(crate) struct Db {
+    pub options: Arc<Options>,
+    clients: Mutex<Vec<(Id, Arc<OnceCell<Client>>)>>,
+    shards: OnceCell<u32>,
+}
+
+impl Db {
+    pub fn new(options: Arc<Options>) -> Self {
+        Self { options, clients: Mutex::default(), shards: OnceCell::new() }
+    }
+
+    /// How to connect.
+    pub fn builder(&self) -> Builder {
+        let mut builder = Builder::from_config(self.options.config.clone());
+        builder
+            .set_policy(ReconnectPolicy::new_exponential(0, 20, 1000, 2))
+            .with_performance_config(|config| {
+                config.default_command_timeout = COMMAND;
+                config.broadcast_channel_capacity = 1024;
+            })
+            .with_connection_config(|config| {
+                config.connection_timeout = COMMAND;
+                config.internal_command_timeout = COMMAND;
+                config.max_command_attempts = 3;
+                config.unresponsive =
+                    UnresponsiveConfig { max_timeout: Some(SILENT), interval: SILENT / 4 };
+                config.reconnect_errors = vec![
+                    ReconnectError::ClusterDown,
+                    ReconnectError::Loading,
+                    ReconnectError::MasterDown,
+                    ReconnectError::ReadOnly,
+                ];
+            });
+        builder
+    }
+
+    /// The client of the calling runtime.
+    pub async fn client(&self) -> std::result::Result<Client, Fault> {
+        let runtime = Handle::current().id();
+        let cell = {
+            let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            match clients.iter().find(|(id, _)| *id == runtime) {
+                Some((_, cell)) => cell.clone(),
+                None => {
+                    if clients.len() >= CLIENTS {
+                        clients.remove(0);
+                    }
+                    let cell = Arc::new(OnceCell::new());
+                    clients.push((runtime, cell.clone()));
+                    cell
+                }
+            }
+        };
+        let connect = || async {
+            let client = self.builder().build()?;
+            client.init().await?;
+            Ok::<_, Fault>(client)
+        };
+        Ok(cell.get_or_try_init(connect).await?.clone())
+    }
+
+    /// The calling runtime's client has ended: the next call makes another.
+    fn forget_client(&self) {
+        let runtime = Handle::current().id();
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|(id, _)| *id != runtime);
+    }
+
+    /// A method, within the deadline of one call.
+    pub async fn within<T>(
+        &self,
+        operation: &'static str,
+        method: impl Future<Output = std::result::Result<T, Fault>>,
+    ) -> Result<T> {
+        let done = tokio::time::timeout(self.options.deadline, method).await;
+        done.unwrap_or(Err(LATE)).map_err(|fault| fault.into_error(operation))
+    }
+
+    /// How many shards the store was made with.
+    pub async fn shards(&self) -> std::result::Result<u32, Fault> {
+        self.shards.get_or_try_init(|| schema::shards(self)).await.copied()
+    }
+
+    /// Which shard a tenant is in.
+    pub async fn shard_of(&self, tenant: &str) -> std::result::Result<u32, Fault> {
+        Ok(shard_of(tenant, self.shards().await?))
+    }
+
+    /// One script on one shard; sent again while the slot or its master moves.
+    pub async fn run(
+        &self,
+        shard: u32,
+        script: &Script,
+        arguments: Vec<Value>,
+    ) -> std::result::Result<Value, Fault> {
+        self.again(|| self.once(shard, script, &arguments)).await
+    }
+
+    async fn once(
+        &self,
+        shard: u32,
+        script: &Script,
+        arguments: &[Value],
+    ) -> std::result::Result<Value, Fault> {
+        let client = self.client().await?;
+        let prefix = &self.options.prefix;
+        let keys = || vec![key(prefix, shard, "meta"), key(prefix, shard, "nil")];
+        let (hash, text) = script.get();
+        let answer = client.evalsha(hash, keys(), arguments.to_vec()).await.map_err(Fault::from);
+        let answer = match answer {
+            Err(fault) if fault.is_no_script() => {
+                client.eval(text, keys(), arguments.to_vec()).await.map_err(Fault::from)
+            }
+            answer => answer,
+        }?;
+        self.seen()?;
+        Ok(answer)
+    }
+
+    /// Whatever `attempt` does, again while the server or a slot is on its way.
+    pub async fn again<T, F>(&self, attempt: impl Fn() -> F) -> std::result::Result<T, Fault>
+    where
+        F: Future<Output = std::result::Result<T, Fault>>,
+    {
+        let mut wait = AGAIN.0;
+        loop {
+            let fault = match attempt().await {
+                Err(fault) if fault.is_passing() => fault,
+                answer => return answer,
+            };
+            tracing::debug!(?fault, "a command is sent again");
+            if fault.is_of_a_dead_client() {
+                self.forget_client();
+            }
+            tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+            wait = (2 * wait).min(AGAIN.1);
+        }
+    }
+
+    /// A key's text.
+    pub async fn read(&self, shard: u32, name: &str) -> std::result::Result<Option<String>, Fault> {
+        let key = key(&self.options.prefix, shard, name);
+        let read = || async { Ok(self.client().await?.get(key.as_str()).await?) };
+        self.again(read).await
+    }
+
+    /// Counts a round trip, whose answer a cut connection loses.
+    fn seen(&self) -> std::result::Result<(), Fault> {
+        match &self.options.cut {
+            Some(cut) if cut.now() => {
+                Err(Fault::Broken(ErrorKind::Unavailable, "the connection was cut: try again"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

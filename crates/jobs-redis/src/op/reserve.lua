@@ -1,0 +1,189 @@
+-- Takes due jobs under a lease: queue, lease, nonce, worker, slots, ahead, how many names, each name
+-- and whether it is quick. Answers when the next is due (-1: nobody knows), then nine values a job.
+local q, lease, nonce, worker = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local anything, most = tonumber(ARGV[5]), tonumber(ARGV[5]) + tonumber(ARGV[6])
+local names = {}
+for at = 8, 7 + 2 * tonumber(ARGV[7]), 2 do
+  names[#names + 1] = { ARGV[at], ARGV[at + 1] == '1' }
+end
+local reply, bodies = { -1 }, {}
+
+local function add(t, id, h)
+  for _, value in ipairs({ t, id, h.n, h.p, h.d, h.f, h.a, h.x or '0', '' }) do
+    reply[#reply + 1] = value
+  end
+  bodies[#bodies + 1] = body_key(t, id)
+end
+
+local function add_bodies()
+  for from = 1, #bodies, 500 do
+    local found = call('MGET', unpack(bodies, from, math.min(from + 499, #bodies)))
+    for at, body in ipairs(found) do reply[(from + at - 1) * 9 + 1] = body or '' end
+  end
+  return reply
+end
+
+-- R3: what the first call with this nonce took and still holds. Its lease counts from this call, as
+-- the worker's own clock does.
+local record = P .. 'n/' .. nonce
+local taken = call('GET', record)
+if taken then
+  for t, id in string.gmatch(taken, '([^/ ]+)/([^/ ]+)') do
+    local h = load(t, id)
+    if h and h.s == RUNNING and h.c == nonce then
+      local job = job_key(t, id)
+      call('HSET', job, 'r', NOW, 'u', NOW + lease)
+      call('ZADD', lease_key(h.q, t), NOW + lease, id)
+      add(t, id, h)
+    end
+  end
+  return add_bodies()
+end
+
+local picked, count = {}, 0
+end_pauses(q)
+if not queue_paused(q) then
+  for _, name in ipairs(names) do promote(q, name[1], most + 20, most + 500, true) end
+
+  while most > 0 do
+    -- The lane that is least ahead of a name's now, and who else has work.
+    local classes, contested, best, tenant, lone = {}, {}, nil, nil, true
+    local one
+    for _, name in ipairs(names) do
+      local n, quick, has = name[1], name[2], false
+      local both = anything > 0 and { n, n .. '!' } or (quick and { n } or {})
+      for _, class in ipairs(both) do
+        local heads = call('ZRANGE', ring_key(q, class), 0, 1, 'WITHSCORES')
+        if heads[1] then
+          has = true
+          classes[#classes + 1] = { class, quick and class == n }
+          local lag = tonumber(heads[2]) - virtual_now(q, n)
+          if not best or lag < best then best, tenant = lag, heads[1] end
+          lone = lone and not heads[3] and (one == nil or one == heads[1])
+          one = heads[1]
+        end
+      end
+      if has then contested[#contested + 1] = n end
+    end
+    if not tenant then break end
+
+    -- Its first jobs, of all classes it has.
+    local visit = lone and most or math.min(most, LANE_BATCH)
+    local queues = {}
+    for _, class in ipairs(classes) do
+      local line = call('ZRANGE', line_key(q, tenant, class[1]), 0, visit - 1, 'WITHSCORES')
+      if line[1] then
+        queues[#queues + 1] = { class[1], class[2], line, 1, tonumber(line[2]), {} }
+      end
+    end
+    local visited = 0
+    while visited < visit do
+      local first
+      for _, line in ipairs(queues) do
+        local id = line[3][line[4]]
+        if id and (anything > 0 or line[2]) then
+          if not first or line[5] < first[5] or (line[5] == first[5] and id < first[3][first[4]]) then
+            first = line
+          end
+        end
+      end
+      if not first then break end
+      local id = first[3][first[4]]
+      first[6][#first[6] + 1] = id
+      first[4] = first[4] + 2
+      first[5] = tonumber(first[3][first[4] + 1] or 0)
+      if not first[2] then anything = anything - 1 end
+      most, visited = most - 1, visited + 1
+      picked[#picked + 1] = { tenant, id }
+    end
+    for _, line in ipairs(queues) do
+      if #line[6] > 0 then out_of_line(q, tenant, line[1], line[6]) end
+    end
+    -- A lane in a ring without a line there: nothing does that, and it must not end in a circle.
+    if visited == 0 then
+      for _, class in ipairs(classes) do
+        if call('EXISTS', line_key(q, tenant, class[1])) == 0 then leave(q, tenant, class[1]) end
+      end
+      count = count + 1
+      if count > 100 then break end
+    else
+      local settings, queues_own = settings_of(q, tenant), settings_of(q, '*')
+      local weight = settings and settings.weight or queues_own and queues_own.weight or 1
+      local lag = math.max(0, best)
+      for _, n in ipairs(contested) do
+        local now = virtual_now(q, n)
+        local start = math.max(finish_of(q, tenant, n), now)
+        local finish = start + visited / weight
+        local member = false
+        for _, class in ipairs({ n, n .. '!' }) do
+          if call('ZSCORE', ring_key(q, class), tenant) then
+            call('ZADD', ring_key(q, class), finish, tenant)
+            member = true
+          end
+        end
+        -- A lane alone is visited for longer than a batch; time goes on with it, or whoever comes
+        -- next would have the length of that visit as credit.
+        now = math.max(now + lag, start, finish - LANE_BATCH / weight)
+        if not member then call('ZADD', finishes_key(q, n), finish, tenant) end
+        call('ZREMRANGEBYSCORE', finishes_key(q, n), '-inf', now)
+        call('HSET', now_key(q), n, string.format('%.17g', now))
+      end
+    end
+  end
+end
+
+local until_ = NOW + lease
+local lanes, refs = {}, {}
+for _, ref in ipairs(picked) do
+  local t, id = ref[1], ref[2]
+  local job = job_key(t, id)
+  local f = call('HMGET', job, 's', 'n', 'p', 'd', 'f', 'a', 'x', 'k', 'ks', 'kh', 'o')
+  local lane = lanes[t]
+  if not lane then
+    lane = { {}, {} }
+    lanes[t] = lane
+  end
+  lane[2][#lane[2] + 1] = id
+  if f[1] == READY then
+    local fence, attempt = text(tonumber(f[5]) + 1), text(tonumber(f[6]) + 1)
+    call('HSET', job, 's', RUNNING, 'c', nonce, 'f', fence, 'a', attempt,
+      'w', worker, 'b', NOW, 'r', NOW, 'u', until_)
+    if f[11] then call('HDEL', job, 'o') end
+    if f[9] == '2' then
+      keep_or_free_key({ T = t, I = id, s = RUNNING, k = f[8], ks = f[9], kh = f[10] or nil })
+    end
+    lane[1][#lane[1] + 1] = until_
+    lane[1][#lane[1] + 1] = id
+    refs[#refs + 1] = t .. '/' .. id
+    add(t, id, { n = f[2], p = f[3], d = f[4], f = fence, a = attempt, x = f[7] })
+  end
+end
+for t, lane in pairs(lanes) do
+  many('ZREM', index_key(READY, q, t), lane[2])
+  many('ZADD', lease_key(q, t), lane[1])
+  call('ZADD', P .. 'lease', 'LT', until_, q .. '/' .. t)
+end
+if #refs > 0 then
+  call('SET', record, table.concat(refs, ' '), 'PX', math.max(lease, 60000))
+end
+
+if most > 0 then
+  local next_due
+  for _, name in ipairs(names) do
+    for _ = 1, 8 do
+      local head = call('ZRANGE', later_lanes_key(q, name[1]), 0, 0, 'WITHSCORES')
+      if not head[1] then break end
+      local bound, job = tonumber(head[2]), call('ZRANGE', later_key(q, head[1], name[1]), 0, 0, 'WITHSCORES')
+      if job[2] and math.max(tonumber(job[2]), NOW) <= math.max(bound, NOW) then
+        if not next_due or bound < next_due then next_due = bound end
+        break
+      elseif job[2] then
+        call('ZADD', later_lanes_key(q, name[1]), job[2], head[1])
+      else
+        forget_later(q, head[1], name[1])
+      end
+    end
+  end
+  if next_due then reply[1] = math.min(math.max(next_due - NOW, 0), 3600000) end
+end
+return add_bodies()
