@@ -32,8 +32,7 @@ struct Header {
     key: Option<(String, u8)>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     meta: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    max: Option<u32>,
+    max: u32,
 }
 
 /// An id as it is stored: sorts as ids do.
@@ -66,7 +65,7 @@ pub(crate) fn body(job: &AuthorizedJob) -> String {
         timeout: timeout_number(job.timeout),
         key: job.key.as_ref().map(|key| (key.text.clone(), jobs_core::driver::scope_number(Some(key)))),
         meta: job.metadata.clone(),
-        max: job.max_attempts,
+        max: job.max_attempts(),
     };
     // Texts and numbers always have a JSON form.
     let header = serde_json::to_string(&header).unwrap_or_default();
@@ -97,7 +96,7 @@ pub(crate) fn job(
         payload: Payload::from_json(payload).map_err(|_| damaged())?,
         run_at: RunAt::At(from_millis(due)),
         priority: i16::try_from(priority).map_err(|_| damaged())?,
-        max_attempts: header.max,
+        max_attempts: Some(header.max),
         timeout: timeout_of(header.timeout),
         key: header.key.map(|(text, scope)| Key { text, scope: scope_of(i64::from(scope)) }),
         metadata: header.meta,
@@ -242,7 +241,7 @@ mod tests {
         let of = pushed.job_ref();
         let stored = body(&authorized(&grant, pushed.clone()).expect("covered"));
         let read = job(&of, "default".into(), "a".into(), 0, 5, &stored).expect("whole");
-        let expected = Job { queue: "default".into(), run_at: RunAt::At(from_millis(5)), ..pushed };
+        let expected = Job { queue: "default".into(), max_attempts: Some(5), run_at: RunAt::At(from_millis(5)), ..pushed };
         assert_eq!(read, expected);
         for bad in ["", "5", "x:{}", "900:{}1", "2:{}", "3:{é"] {
             let read = job(&of, "q".into(), "a".into(), 0, 5, bad);

@@ -14,6 +14,7 @@ use jobs_core::{
     },
 };
 
+use super::scoped::nobody;
 use crate::{Redis, db::Db, error::Fault, keys::shard_of, reply::Reply, script::script};
 
 script!(COUNTS, ALWAYS, "counts.lua", LANES);
@@ -27,7 +28,7 @@ const HOUR: i64 = 3_600_000;
 pub(crate) async fn all(store: &Redis, permit: &Permit<Read>, lanes: &Lanes) -> Result<Counts> {
     let counts = async {
         let tenant = permit.tenant().or(lanes.tenant.as_deref());
-        if lanes.tenant.as_deref().is_some_and(|tenant| !permit.covers(tenant)) {
+        if nobody(permit, lanes.queue.as_deref(), lanes.tenant.as_deref()) {
             return Ok(Counts { complete: true, ..Counts::default() });
         }
         let shards = store.db.shards().await?;

@@ -14,7 +14,7 @@ use jobs_core::{
     view::{Cursor, JobView, List, Page},
 };
 
-use super::get::rows;
+use super::{get::rows, scoped::nobody};
 use crate::{
     Redis,
     db::Db,
@@ -40,12 +40,13 @@ pub(crate) async fn page(store: &Redis, permit: &Permit<Read>, list: &List) -> R
         let db = &store.db;
         let began = Instant::now();
         let tenant = permit.tenant().or(list.tenant.as_deref());
-        let foreign = list.tenant.as_deref().is_some_and(|tenant| !permit.covers(tenant));
+        let asked = (list.queue.as_deref(), list.tenant.as_deref());
+        let nothing = nobody(permit, asked.0, asked.1);
         let most = if list.page == 0 { 100 } else { list.page.min(1000) };
         let filtered = list.name.is_some() || list.id.is_some() || list.cause.is_some();
         let wanted = if filtered { LOOKED_AT } else { most };
         let (mut found, shards) = (Vec::new(), db.shards().await?);
-        if !foreign {
+        if !nothing {
             let all = match tenant {
                 Some(tenant) => vec![shard_of(tenant, shards)],
                 None => (0..shards).collect(),

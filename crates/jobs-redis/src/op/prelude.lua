@@ -125,13 +125,14 @@ local function forget_later(q, t, n)
 end
 
 -- Puts what came due of a name in line: up to `each` of a lane, so that no crowd hides another
--- lane's one job, and `most` in all. A lane that has more stays due, behind the others.
+-- lane's one job, and `most` in all. A lane that has more stays due, behind the others. With `fill` a
+-- lane's line is only filled up to `each`, by a few at least: one of them may be urgent.
 local function promote(q, n, each, most, fill)
   local lanes_key, promoted = later_lanes_key(q, n), 0
   for _, t in ipairs(call('ZRANGE', lanes_key, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, 50)) do
     local later = later_key(q, t, n)
     local room = math.min(each, most - promoted)
-    if fill then room = math.min(room, each - call('ZCARD', line_key(q, t, n))) end
+    if fill then room = math.min(room, math.max(20, each - call('ZCARD', line_key(q, t, n)))) end
     local ids = {}
     if room > 0 then ids = call('ZRANGE', later, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, room) end
     local lines, indexed = {}, {}
@@ -331,7 +332,7 @@ end
 
 local function queue_paused(q)
   local settings = settings_of(q, '*')
-  return settings and settings.paused and settings.paused > NOW
+  return settings and settings.paused and settings.paused > NOW and settings.paused
 end
 
 -- Lanes whose pause is over stand in line again.

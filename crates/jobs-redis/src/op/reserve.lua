@@ -42,8 +42,11 @@ end
 
 local picked, count = {}, 0
 end_pauses(q)
-if not queue_paused(q) then
-  for _, name in ipairs(names) do promote(q, name[1], most + 20, most + 500, true) end
+local shut = queue_paused(q)
+if shut then
+  reply[1] = math.min(shut - NOW, 3600000)
+else
+  for _, name in ipairs(names) do promote(q, name[1], most + 200, most + 500, true) end
 
   while most > 0 do
     -- The lane that is least ahead of a name's now, and who else has work.
@@ -167,7 +170,7 @@ if #refs > 0 then
   call('SET', record, table.concat(refs, ' '), 'PX', math.max(lease, 60000))
 end
 
-if most > 0 then
+if most > 0 and not shut then
   local next_due
   for _, name in ipairs(names) do
     for _ = 1, 8 do

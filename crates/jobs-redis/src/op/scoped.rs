@@ -1,7 +1,11 @@
 //! Verbs on jobs by their ids, in a permit's scope (G6).
 
 use fred::types::Value;
-use jobs_core::{JobRef, Permit};
+use jobs_core::{
+    JobRef, Permit,
+    names::{is_name, is_tenant},
+    permit::Read,
+};
 
 use super::each;
 use crate::{db::Db, error::Fault, row::id, script::Script};
@@ -23,4 +27,11 @@ pub(crate) async fn in_scope<V>(
         vec![tenant.into(), id(job.id).into()]
     };
     each(db, script, first, jobs, |job| &job.tenant, arguments).await
+}
+
+/// Is it certain that there is nothing of these to see? An empty text would mean all of them to a
+/// script.
+pub(crate) fn nobody(permit: &Permit<Read>, queue: Option<&str>, tenant: Option<&str>) -> bool {
+    queue.is_some_and(|queue| !is_name(queue))
+        || tenant.is_some_and(|tenant| !is_tenant(tenant) || !permit.covers(tenant))
 }

@@ -1,0 +1,17 @@
+//! What the tests of this driver share: where the servers are, and a prefix of a test's own.
+
+#![allow(dead_code, reason = "each test takes what it needs of it")]
+
+pub mod prefixes;
+
+/// Of a lone server.
+pub const URL: &str = "JOBS_TEST_REDIS_URL";
+/// Of a cluster.
+pub const CLUSTER_URL: &str = "JOBS_TEST_REDIS_CLUSTER_URL";
+
+/// What this variable says, or what to do about it.
+pub fn variable(name: &str) -> Result<String, String> {
+    let why =
+        format!("set {name} to the URL of a Redis 7.0, or run `cargo xtask test --install`");
+    std::env::var(name).map_err(|_| why)
+}
