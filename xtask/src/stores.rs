@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::servers::{Ready, mongo, postgres};
+use crate::servers::{Ready, mongo, postgres, redis};
 
 /// A store that has a driver in this workspace.
 pub struct Store {
@@ -44,6 +44,13 @@ pub const STORES: &[Store] = &[
         ready: mongo::ready,
         url: |ready, _folder, run| mongo::database(ready, run),
         forget: mongo::forget,
+    },
+    Store {
+        name: "redis",
+        package: "jobs-redis",
+        ready: redis::ready,
+        url: |ready, _folder, run| redis::prefix(ready, run),
+        forget: redis::forget,
     },
 ];
 

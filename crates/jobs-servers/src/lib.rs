@@ -24,7 +24,7 @@
 //! | how a server is started, and known to be ready | `process.rs` |
 //! | how it ends with whoever started it | `leash.rs` |
 //! | how one is found, as whom it runs, how one is installed | `machine.rs`, `install.rs` |
-//! | one kind of server | `postgres.rs`, `pgbouncer.rs`, `mongo.rs` |
+//! | one kind of server | `postgres.rs`, `pgbouncer.rs`, `mongo.rs`, `redis.rs` |
 
 mod install;
 pub mod leash;
@@ -33,11 +33,13 @@ mod mongo;
 mod pgbouncer;
 mod postgres;
 mod process;
+mod redis;
 
 pub use install::install;
 pub use mongo::{PrivateMongo, drop_database};
 pub use pgbouncer::PrivatePgbouncer;
 pub use postgres::{PrivatePostgres, psql};
+pub use redis::{PrivateRedis, PrivateRedisCluster, REDIS_PACKAGES, remove_keys};
 
 /// The error is a sentence.
 pub type Result<T = (), E = String> = std::result::Result<T, E>;

@@ -8,6 +8,7 @@
 
 pub mod mongo;
 pub mod postgres;
+pub mod redis;
 
 use std::{any::Any, io::Write, process::ExitCode};
 
@@ -32,6 +33,7 @@ pub struct Ready {
 pub const SERVERS: &[Server] = &[
     Server { name: "postgres", ready: postgres::ready },
     Server { name: "mongo", ready: mongo::ready },
+    Server { name: "redis", ready: redis::ready },
 ];
 
 /// Their names.

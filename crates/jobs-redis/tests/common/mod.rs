@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test takes what it needs of it")]
 
 pub mod prefixes;
+pub mod runner;
 
 /// Of a lone server.
 pub const URL: &str = "JOBS_TEST_REDIS_URL";
