@@ -1,6 +1,6 @@
 //! Where the server is and how it is used.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use fred::types::config::{Config, ServerConfig};
 use jobs_core::{Error, ErrorKind, Result, driver::Cut, retention::Retention};
@@ -21,7 +21,7 @@ pub enum Durability {
 }
 
 /// How to open a store. [`Redis::connect`](crate::Redis::connect) takes the defaults.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     pub(crate) config: Config,
     pub(crate) prefix: String,
@@ -31,6 +31,13 @@ pub struct Options {
     pub(crate) listen: bool,
     pub(crate) deadline: Duration,
     pub(crate) cut: Option<Arc<Cut>>,
+}
+
+/// Without the connection's settings: a password may be among them.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Options(prefix {}, {:?})", self.prefix, self.durability)
+    }
 }
 
 /// What keys begin with unless set.
@@ -51,12 +58,15 @@ impl Options {
     /// # Errors
     /// Refused: no such URL.
     pub fn new(url: &str) -> Result<Self> {
-        let config = Config::from_url(url).map_err(|error| {
-            let what = "the URL cannot be read: write redis://user:password@host:port or \
-                        redis-cluster://host:port";
-            Error::with_source(ErrorKind::Refused, "connect", what, error)
-        })?;
-        Ok(Self::with(config))
+        let what = "the URL cannot be read: write redis://user:password@host:port or \
+                    redis-cluster://host:port";
+        // The crate takes any scheme for a lone server's.
+        if !["redis", "valkey"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(Error::new(ErrorKind::Refused, "connect", what));
+        }
+        let config = Config::from_url(url);
+        let refused = |error| Error::with_source(ErrorKind::Refused, "connect", what, error);
+        Ok(Self::with(config.map_err(refused)?))
     }
 
     /// For a configuration of the fred crate's. The driver sets timeouts and reconnections itself.

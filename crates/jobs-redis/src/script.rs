@@ -32,6 +32,8 @@ pub(crate) const IF_ROOM: &str = "#!lua\n";
 pub(crate) const PRELUDE: &str = include_str!("op/prelude.lua");
 /// For scripts that walk over lanes.
 pub(crate) const LANES: &str = include_str!("op/lanes.lua");
+/// For scripts that read a reserve's wish.
+pub(crate) const WISH: &str = include_str!("op/wish.lua");
 
 /// A script of `op`.
 macro_rules! script {

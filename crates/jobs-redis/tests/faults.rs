@@ -149,7 +149,6 @@ async fn given_again() {
     let server = PrivateRedis::start().expect("it starts");
     let store = store(&server.url()).await;
     let pushed = push(&store, job("acme")).await;
-    server.cli(&["debug", "sleep", "0"]).expect("it answers");
     let id = pushed.id.0.simple().to_string();
     let key = |name: &str| format!("{{jobs:0}}:{name}");
     let keys = [key(&format!("j/acme/{id}")), key("r/work/acme/noop"), key("ring/work/noop")];

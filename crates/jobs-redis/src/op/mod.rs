@@ -15,6 +15,7 @@ pub(crate) mod scoped;
 pub(crate) mod set_lane;
 pub(crate) mod settle;
 pub(crate) mod sweep;
+pub(crate) mod turns;
 pub(crate) mod workers;
 
 use std::collections::BTreeMap;

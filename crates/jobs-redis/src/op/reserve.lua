@@ -1,11 +1,12 @@
 -- Takes due jobs under a lease: queue, lease, nonce, worker, slots, ahead, how many names, each name
--- and whether it is quick. Answers when the next is due (-1: nobody knows), then nine values a job.
+-- and whether it is quick, the round, and each name's virtual now as others have it. Answers when the next is due (-1: nobody knows), then nine values a job.
 local q, lease, nonce, worker = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local anything, most = tonumber(ARGV[5]), tonumber(ARGV[5]) + tonumber(ARGV[6])
-local names = {}
-for at = 8, 7 + 2 * tonumber(ARGV[7]), 2 do
-  names[#names + 1] = { ARGV[at], ARGV[at + 1] == '1' }
-end
+local count = tonumber(ARGV[7])
+local names = names_from(8, count)
+-- A cluster's shards are asked in rounds, and tell each other how far each name is.
+local round, heard = ARGV[8 + 2 * count], {}
+for at, name in ipairs(names) do heard[name[1]] = tonumber(ARGV[8 + 2 * count + at]) end
 local reply, bodies = { -1 }, {}
 
 local function add(t, id, h)
@@ -25,7 +26,7 @@ end
 
 -- R3: what the first call with this nonce took and still holds. Its lease counts from this call, as
 -- the worker's own clock does.
-local record = P .. 'n/' .. nonce
+local record = P .. 'n/' .. nonce .. '/' .. round
 local taken = call('GET', record)
 if taken then
   for t, id in string.gmatch(taken, '([^/ ]+)/([^/ ]+)') do
@@ -40,7 +41,9 @@ if taken then
   return add_bodies()
 end
 
-local picked, count = {}, 0
+local function now_of(n) return math.max(virtual_now(q, n), heard[n] or 0) end
+
+local picked, empty = {}, 0
 end_pauses(q)
 local shut = queue_paused(q)
 if shut then
@@ -54,13 +57,12 @@ else
     local one
     for _, name in ipairs(names) do
       local n, quick, has = name[1], name[2], false
-      local both = anything > 0 and { n, n .. '!' } or (quick and { n } or {})
-      for _, class in ipairs(both) do
+      for _, class in ipairs(classes_for(name, anything)) do
         local heads = call('ZRANGE', ring_key(q, class), 0, 1, 'WITHSCORES')
         if heads[1] then
           has = true
           classes[#classes + 1] = { class, quick and class == n }
-          local lag = tonumber(heads[2]) - virtual_now(q, n)
+          local lag = tonumber(heads[2]) - now_of(n)
           if not best or lag < best then best, tenant = lag, heads[1] end
           lone = lone and not heads[3] and (one == nil or one == heads[1])
           one = heads[1]
@@ -107,14 +109,14 @@ else
       for _, class in ipairs(classes) do
         if call('EXISTS', line_key(q, tenant, class[1])) == 0 then leave(q, tenant, class[1]) end
       end
-      count = count + 1
-      if count > 100 then break end
+      empty = empty + 1
+      if empty > 100 then break end
     else
       local settings, queues_own = settings_of(q, tenant), settings_of(q, '*')
       local weight = settings and settings.weight or queues_own and queues_own.weight or 1
       local lag = math.max(0, best)
       for _, n in ipairs(contested) do
-        local now = virtual_now(q, n)
+        local now = now_of(n)
         local start = math.max(finish_of(q, tenant, n), now)
         local finish = start + visited / weight
         local member = false
@@ -170,23 +172,5 @@ if #refs > 0 then
   call('SET', record, table.concat(refs, ' '), 'PX', math.max(lease, 60000))
 end
 
-if most > 0 and not shut then
-  local next_due
-  for _, name in ipairs(names) do
-    for _ = 1, 8 do
-      local head = call('ZRANGE', later_lanes_key(q, name[1]), 0, 0, 'WITHSCORES')
-      if not head[1] then break end
-      local bound, job = tonumber(head[2]), call('ZRANGE', later_key(q, head[1], name[1]), 0, 0, 'WITHSCORES')
-      if job[2] and math.max(tonumber(job[2]), NOW) <= math.max(bound, NOW) then
-        if not next_due or bound < next_due then next_due = bound end
-        break
-      elseif job[2] then
-        call('ZADD', later_lanes_key(q, name[1]), job[2], head[1])
-      else
-        forget_later(q, head[1], name[1])
-      end
-    end
-  end
-  if next_due then reply[1] = math.min(math.max(next_due - NOW, 0), 3600000) end
-end
+if most > 0 and not shut then reply[1] = next_due(q, names) end
 return add_bodies()

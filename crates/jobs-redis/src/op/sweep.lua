@@ -1,8 +1,10 @@
 -- One bounded round (X1): takes back what was silent past its lease, promotes what came due, prunes
--- history. How long done jobs stay, how many of each queue, how long cancelled ones, most of each.
+-- history. How long done jobs stay, how many of each queue, how long cancelled ones, most of each; of
+-- queues with too many over several shards also the last to go: queue, its end, tenant/id.
 local done_age, done_number, cancelled_age = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local MOST = tonumber(ARGV[4])
-local reply = { 0, 0, 0 }
+local reply, last = { 0, 0, 0 }, {}
+for at = 5, #ARGV, 3 do last[ARGV[at]] = { ARGV[at + 1], ARGV[at + 2] } end
 
 local taken, woken = 0, {}
 for _, lane in ipairs(call('ZRANGE', P .. 'lease', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, 100)) do
@@ -52,6 +54,16 @@ for _, of in ipairs(call('SMEMBERS', P .. 'hist')) do
   if s == DONE then
     local surplus = math.min(call('ZCARD', history) - done_number, room)
     if surplus > #gone then gone = call('ZRANGE', history, 0, surplus - 1) end
+    if last[q] then
+      local older, at_last = {}, '(' .. last[q][1]
+      for _, ref in ipairs(call('ZRANGE', history, '-inf', at_last, 'BYSCORE', 'LIMIT', 0, room)) do
+        older[#older + 1] = ref
+      end
+      for _, ref in ipairs(call('ZRANGE', history, last[q][1], last[q][1], 'BYSCORE', 'LIMIT', 0, room)) do
+        if ref <= last[q][2] and #older < room then older[#older + 1] = ref end
+      end
+      if #older > #gone then gone = older end
+    end
   end
   for _, ref in ipairs(gone) do
     local t, id = string.match(ref, '^([^/]*)/([^/]*)$')
