@@ -63,7 +63,10 @@ pub(crate) fn body(job: &AuthorizedJob) -> String {
         action: job.action.clone(),
         by: job.authorized_by.clone(),
         timeout: timeout_number(job.timeout),
-        key: job.key.as_ref().map(|key| (key.text.clone(), jobs_core::driver::scope_number(Some(key)))),
+        key: job
+            .key
+            .as_ref()
+            .map(|key| (key.text.clone(), jobs_core::driver::scope_number(Some(key)))),
         meta: job.metadata.clone(),
         max: job.max_attempts(),
     };
@@ -241,7 +244,12 @@ mod tests {
         let of = pushed.job_ref();
         let stored = body(&authorized(&grant, pushed.clone()).expect("covered"));
         let read = job(&of, "default".into(), "a".into(), 0, 5, &stored).expect("whole");
-        let expected = Job { queue: "default".into(), max_attempts: Some(5), run_at: RunAt::At(from_millis(5)), ..pushed };
+        let expected = Job {
+            queue: "default".into(),
+            max_attempts: Some(5),
+            run_at: RunAt::At(from_millis(5)),
+            ..pushed
+        };
         assert_eq!(read, expected);
         for bad in ["", "5", "x:{}", "900:{}1", "2:{}", "3:{é"] {
             let read = job(&of, "q".into(), "a".into(), 0, 5, bad);

@@ -6,12 +6,7 @@ use fred::{
 };
 use jobs_core::{ErrorKind, Result};
 
-use crate::{
-    db::Db,
-    error::Fault,
-    keys::key,
-    options::Durability,
-};
+use crate::{db::Db, error::Fault, keys::key, options::Durability};
 
 /// The schema's version. Migrations only add: a release runs on its own version and the next.
 pub(crate) const VERSION: u32 = 1;

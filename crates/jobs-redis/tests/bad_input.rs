@@ -155,9 +155,8 @@ async fn damaged() {
     for job in &jobs {
         assert_eq!(pushed(&store, job.clone()).await.expect("it answers"), Pushed::Stored);
     }
-    let key = |kind: &str, at: usize| {
-        format!("{{{prefix}:0}}:{kind}/acme/{}", jobs[at].id.0.simple())
-    };
+    let key =
+        |kind: &str, at: usize| format!("{{{prefix}:0}}:{kind}/acme/{}", jobs[at].id.0.simple());
     let client = client(&url()).await;
     command(&client, None, "SET", vec![key("b", 0).into(), "no body".into()]).await;
     // As if its hash had been deleted by hand: its id is in sets still.

@@ -72,7 +72,8 @@ async fn parts(store: &Redis, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
         }
         answers
     };
-    let mut all: Vec<_> = join_all(places.into_iter().map(run)).await.into_iter().flatten().collect();
+    let mut all: Vec<_> =
+        join_all(places.into_iter().map(run)).await.into_iter().flatten().collect();
     all.sort_unstable_by_key(|(at, _)| *at);
     all.into_iter().map(|(_, answer)| answer).collect()
 }

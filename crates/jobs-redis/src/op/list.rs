@@ -4,7 +4,10 @@
 //! two more writes each. What a list of many lanes costs instead is one look at each lane's newest, 200
 //! lanes a script.
 
-use std::{collections::HashMap, time::{Duration, Instant}};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use futures::future::try_join_all;
 use jobs_core::{
@@ -145,7 +148,8 @@ async fn views(
     for job in jobs {
         by_shard.entry(shard_of(&job.tenant, shards)).or_default().push(job.clone());
     }
-    let read = |(shard, jobs): (u32, Vec<JobRef>)| async move { rows(db, shard, false, &jobs).await };
+    let read =
+        |(shard, jobs): (u32, Vec<JobRef>)| async move { rows(db, shard, false, &jobs).await };
     let (mut now, mut views) = (0, HashMap::new());
     for (at, rows) in try_join_all(by_shard.into_iter().map(read)).await? {
         now = now.max(at);

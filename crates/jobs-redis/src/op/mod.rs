@@ -23,13 +23,7 @@ use std::collections::BTreeMap;
 use fred::types::Value;
 use futures::future::try_join_all;
 
-use crate::{
-    db::Db,
-    error::Fault,
-    keys::shard_of,
-    reply::Reply,
-    script::Script,
-};
+use crate::{db::Db, error::Fault, keys::shard_of, reply::Reply, script::Script};
 
 /// Items of one script: it holds the server up for as long as it runs, about a millisecond.
 pub(crate) const PART: usize = 200;

@@ -1,15 +1,16 @@
 -- Who has work on this shard, for a reserve over several: queue, nonce, slots, ahead, how many names,
--- each name and whether it is quick. Answers which rounds of this nonce took something here, when the
+-- each name and whether it is quick, the round. Answers which rounds of this nonce took something here, when the
 -- next is due (-1: nobody knows), each name's virtual now, and of the lanes that are next: tenant,
 -- weight, how many jobs, and of each name where its last visit ended, or -1 without work of it.
 local q, nonce, anything = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local most = anything + tonumber(ARGV[4])
 local names = names_from(6, tonumber(ARGV[5]))
 -- Most lanes told: what they have less than is wished is asked for in another round.
-local LANES = 32
+local LANES = 64
 
 local rounds = ''
-for round = 0, 9 do
+-- What the first round finds was taken before; what a later one finds is its own call's.
+for round = 0, ARGV[6 + 2 * #names] == '0' and 9 or -1 do
   if call('EXISTS', P .. 'n/' .. nonce .. '/' .. round) == 1 then rounds = rounds .. round end
 end
 if rounds ~= '' then return { rounds } end

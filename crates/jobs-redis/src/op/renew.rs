@@ -1,6 +1,10 @@
 //! Renew (S1).
 
-use jobs_core::{Claim, Result, queue::{Lease, Renewed}, time::delay_millis};
+use jobs_core::{
+    Claim, Result,
+    queue::{Lease, Renewed},
+    time::delay_millis,
+};
 
 use super::{each, letter, strange};
 use crate::{Redis, row::id, script::script};

@@ -1,5 +1,6 @@
 -- Takes due jobs under a lease: queue, lease, nonce, worker, slots, ahead, how many names, each name
--- and whether it is quick, the round, and each name's virtual now as others have it. Answers when the next is due (-1: nobody knows), then nine values a job.
+-- and whether it is quick, the round, and the virtual now of each name that is contested, as other
+-- shards have it. Answers when the next is due (-1: nobody knows), then nine values a job.
 local q, lease, nonce, worker = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local anything, most = tonumber(ARGV[5]), tonumber(ARGV[5]) + tonumber(ARGV[6])
 local count = tonumber(ARGV[7])
@@ -68,7 +69,8 @@ else
           one = heads[1]
         end
       end
-      if has then contested[#contested + 1] = n end
+      -- Where another shard has work of it, too.
+      if has or heard[n] then contested[#contested + 1] = n end
     end
     if not tenant then break end
 

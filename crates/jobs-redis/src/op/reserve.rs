@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fred::types::Value;
-use futures::future::try_join_all;
+use futures::future::{join_all, try_join_all};
 use jobs_core::{
     Claim, JobRef, Result,
     driver::small,
@@ -26,7 +26,7 @@ script!(PEEK, ALWAYS, "peek.lua", WISH);
 /// Values of one delivery.
 const WIDTH: usize = 9;
 /// Most rounds over several shards; one is the rule.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 8;
 
 /// What of a wish goes to one shard in one round.
 struct Part {
@@ -61,13 +61,15 @@ async fn over(db: &Db, request: &Reserve, shards: u32) -> std::result::Result<Re
     for round in 0..ROUNDS {
         let ahead = most - slots.min(most);
         let slots_now = most - ahead;
-        let peek = |shard| peek(db, request, shard, slots_now, ahead);
+        let peek = |shard| peek(db, request, shard, round, (slots_now, ahead));
         let peeks = try_join_all((0..shards).map(peek)).await?;
         if round == 0 && peeks.iter().any(|peek| !peek.rounds.is_empty()) {
             return again(db, request, &peeks).await;
         }
         all.next_due = peeks.iter().filter_map(|peek| peek.next_due).min();
         let (nows, quotas) = share(&peeks, most);
+        // All that there is was told of, and all of it is wished for.
+        let everything = quotas.iter().sum::<usize>() < most && !peeks.iter().any(Peek::has_more);
         let mut left = slots_now;
         let parts: Vec<_> = quotas
             .into_iter()
@@ -81,14 +83,15 @@ async fn over(db: &Db, request: &Reserve, shards: u32) -> std::result::Result<Re
             .collect();
         let takes = parts.iter().map(|part| take(db, request, part, &nows));
         let before = all.deliveries.len();
-        for part in try_join_all(takes).await? {
-            all.deliveries.extend(part.deliveries);
+        // All of them end, also when one fails: what a repetition finds is then what was wished for.
+        for part in join_all(takes).await {
+            all.deliveries.extend(part?.deliveries);
         }
         let took = &all.deliveries[before..];
         let slow = |held: &&Delivery| !request.may_hold_ahead(&held.job.name, held.suspect);
         slots -= took.iter().filter(slow).count().min(slots);
         most -= took.len().min(most);
-        if took.is_empty() || most == 0 {
+        if took.is_empty() || most == 0 || everything {
             break;
         }
     }
@@ -99,11 +102,7 @@ async fn over(db: &Db, request: &Reserve, shards: u32) -> std::result::Result<Re
 }
 
 /// R3: what the first call took, wherever and in whichever round.
-async fn again(
-    db: &Db,
-    request: &Reserve,
-    peeks: &[Peek],
-) -> std::result::Result<Reserved, Fault> {
+async fn again(db: &Db, request: &Reserve, peeks: &[Peek]) -> std::result::Result<Reserved, Fault> {
     let mut parts = Vec::new();
     for (peek, shard) in peeks.iter().zip(0..) {
         let part = |round: &usize| Part { shard, round: *round, slots: 0, ahead: 0 };
@@ -129,8 +128,8 @@ async fn peek(
     db: &Db,
     request: &Reserve,
     shard: u32,
-    slots: usize,
-    ahead: usize,
+    round: usize,
+    (slots, ahead): (usize, usize),
 ) -> std::result::Result<Peek, Fault> {
     let mut arguments = vec![
         request.queue().into(),
@@ -140,6 +139,7 @@ async fn peek(
         count(request.names().len()),
     ];
     arguments.extend(names(request));
+    arguments.push(count(round));
     Peek::read(Reply::of(db.run(shard, &PEEK, arguments).await?)?)
 }
 
@@ -147,7 +147,7 @@ async fn take(
     db: &Db,
     request: &Reserve,
     part: &Part,
-    nows: &[f64],
+    nows: &[Option<f64>],
 ) -> std::result::Result<Reserved, Fault> {
     let lease = i64::try_from(request.leased_for().length().as_millis()).unwrap_or(i64::MAX);
     let mut arguments = vec![
@@ -161,7 +161,8 @@ async fn take(
     ];
     arguments.extend(names(request));
     arguments.push(count(part.round));
-    arguments.extend(nows.iter().map(|now| Value::from(now.to_string())));
+    let told = |now: &Option<f64>| now.map_or_else(String::new, |now| now.to_string());
+    arguments.extend(nows.iter().map(|now| Value::from(told(now))));
     reserved(request, db.run(part.shard, &RESERVE, arguments).await?)
 }
 
@@ -175,8 +176,8 @@ fn reserved(request: &Reserve, reply: Value) -> std::result::Result<Reserved, Fa
         let (fence, attempt) = (reply.int()?, reply.int()?);
         let (suspect, body) = (reply.text()? == "1", reply.text());
         let of = JobRef { tenant, id: id_of(&id)? };
-        let read = body
-            .and_then(|body| job(&of, request.queue().to_owned(), name, priority, due, &body));
+        let read =
+            body.and_then(|body| job(&of, request.queue().to_owned(), name, priority, due, &body));
         match read {
             Ok(job) => deliveries.push(Delivery {
                 claim: Claim { job: of, fence, nonce: request.nonce_of() },

@@ -30,7 +30,9 @@ pub(crate) async fn all(store: &Redis, settlements: &[Settlement]) -> Result<Vec
                 cause.into(),
             ]
         };
-        let answers = each(&store.db, &SETTLE, &[], settlements, |of| &of.claim.job.tenant, arguments).await?;
+        let answers =
+            each(&store.db, &SETTLE, &[], settlements, |of| &of.claim.job.tenant, arguments)
+                .await?;
         let settled = answers.into_iter().map(|answer| {
             Ok(match letter(answer)? {
                 ('a', state) => Settled::Applied(state_of(&state)?),

@@ -66,11 +66,7 @@ pub(crate) async fn round(store: &Redis) -> Result<Swept> {
 
 /// Of each queue that has too many done jobs over all shards, the youngest of those that have to go
 /// now, as arguments. Whoever finds it twice lets the same ones go.
-async fn last_to_go(
-    db: &Db,
-    shards: u32,
-    number: u64,
-) -> std::result::Result<Vec<Value>, Fault> {
+async fn last_to_go(db: &Db, shards: u32, number: u64) -> std::result::Result<Vec<Value>, Fault> {
     let mut counts = BTreeMap::<String, u64>::new();
     for reply in try_join_all((0..shards).map(|at| db.run(at, &HISTORY, Vec::new()))).await? {
         let mut reply = Reply::of(reply)?;

@@ -11,6 +11,9 @@ use jobs_core::queue::LANE_BATCH;
 
 use crate::{error::Fault, reply::Reply};
 
+/// Lanes of one class that a shard tells of, as in `peek.lua`.
+const TOLD: usize = 64;
+
 /// What one shard says.
 #[derive(Debug, Default)]
 pub(crate) struct Peek {
@@ -57,6 +60,13 @@ impl Peek {
     }
 }
 
+impl Peek {
+    /// Were there more lanes than were told of?
+    pub fn has_more(&self) -> bool {
+        self.lanes.len() >= TOLD
+    }
+}
+
 fn numbers(mut list: Reply) -> Result<Vec<f64>, Fault> {
     let mut all = Vec::new();
     while list.left() > 0 {
@@ -67,8 +77,8 @@ fn numbers(mut list: Reply) -> Result<Vec<f64>, Fault> {
     Ok(all)
 }
 
-/// Each name's farthest virtual now, and how many of `most` each shard's lanes get.
-pub(crate) fn share(peeks: &[Peek], most: usize) -> (Vec<f64>, Vec<usize>) {
+/// Each contested name's farthest virtual now, and how many of `most` each shard's lanes get.
+pub(crate) fn share(peeks: &[Peek], most: usize) -> (Vec<Option<f64>>, Vec<usize>) {
     let names = peeks.iter().map(|peek| peek.nows.len()).max().unwrap_or_default();
     let of = |name: usize| peeks.iter().filter_map(move |peek| peek.nows.get(name).copied());
     let farthest: Vec<f64> = (0..names).map(|name| of(name).fold(0.0, f64::max)).collect();
@@ -77,6 +87,10 @@ pub(crate) fn share(peeks: &[Peek], most: usize) -> (Vec<f64>, Vec<usize>) {
         peek.lanes.iter().map(move |lane| (shard, lane.clone())).collect::<Vec<_>>()
     };
     let mut lanes: Vec<_> = peeks.iter().zip(0..).flat_map(with_shard).collect();
+    let of_name =
+        |name: usize| lanes.iter().any(|(_, lane): &(usize, Lane)| lane.finishes[name].is_some());
+    let told = farthest.iter().enumerate().map(|(name, now)| of_name(name).then_some(*now));
+    let told: Vec<_> = told.collect();
     let mut quotas = vec![0; peeks.len()];
     let mut left = most;
     while left > 0 {
@@ -107,7 +121,7 @@ pub(crate) fn share(peeks: &[Peek], most: usize) -> (Vec<f64>, Vec<usize>) {
         quotas[*shard] += taken;
         left -= taken;
     }
-    (farthest, quotas)
+    (told, quotas)
 }
 
 #[cfg(test)]
@@ -131,9 +145,10 @@ mod tests {
         let (_, quotas) = share(&peeks, 96);
         assert!((70..=74).contains(&quotas[0]), "{quotas:?}");
         // A shard that was idle has no credit: its lane comes first, once.
-        let peeks = [peek(1000.0, vec![lane(99, 1.0, 1004.0)]), peek(3.0, vec![lane(99, 1.0, 3.0)])];
+        let peeks =
+            [peek(1000.0, vec![lane(99, 1.0, 1004.0)]), peek(3.0, vec![lane(99, 1.0, 3.0)])];
         let (nows, quotas) = share(&peeks, 64);
-        assert_eq!((nows, quotas), (vec![1000.0], vec![32, 32]));
+        assert_eq!((nows, quotas), (vec![Some(1000.0)], vec![32, 32]));
         // One alone gets everything, and few jobs are few.
         let peeks = [peek(0.0, vec![]), peek(0.0, vec![lane(20, 1.0, 0.0)])];
         assert_eq!(share(&peeks, 100).1, [0, 20]);

@@ -12,7 +12,6 @@ pub const CLUSTER_URL: &str = "JOBS_TEST_REDIS_CLUSTER_URL";
 
 /// What this variable says, or what to do about it.
 pub fn variable(name: &str) -> Result<String, String> {
-    let why =
-        format!("set {name} to the URL of a Redis 7.0, or run `cargo xtask test --install`");
+    let why = format!("set {name} to the URL of a Redis 7.0, or run `cargo xtask test --install`");
     std::env::var(name).map_err(|_| why)
 }

@@ -121,13 +121,8 @@ pub async fn remove(client: &Client, prefix: &str) {
         let mut cursor = "0".to_owned();
         loop {
             let pattern = format!("{{{prefix}:*");
-            let arguments: Vec<Value> = vec![
-                cursor.into(),
-                "MATCH".into(),
-                pattern.into(),
-                "COUNT".into(),
-                5000.into(),
-            ];
+            let arguments: Vec<Value> =
+                vec![cursor.into(), "MATCH".into(), pattern.into(), "COUNT".into(), 5000.into()];
             let Value::Array(page) = command(client, master.as_ref(), "SCAN", arguments).await
             else {
                 panic!("SCAN answers a page")
