@@ -66,6 +66,9 @@ impl Db {
                 config.connection_timeout = COMMAND;
                 config.internal_command_timeout = COMMAND;
                 config.max_command_attempts = 3;
+                // Redirections are followed here, by sending again: after ASK the client would send
+                // to the node that said so once more, and lose its place among the answers.
+                config.max_redirections = 0;
                 config.unresponsive =
                     UnresponsiveConfig { max_timeout: Some(SILENT), interval: SILENT / 4 };
                 config.reconnect_errors = vec![

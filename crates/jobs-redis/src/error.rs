@@ -26,8 +26,7 @@ impl From<FredError> for Fault {
 pub(crate) const LATE: Fault =
     Fault::Broken(ErrorKind::Timeout, "the call's deadline passed: try again");
 
-/// What a server says while another becomes the master, a slot moves or it loads its file. The client
-/// follows MOVED and ASK by itself, and nothing else.
+/// What a server says while another becomes the master, a slot moves or it loads its file.
 const PASSING: [&str; 9] = [
     "TRYAGAIN",
     "CLUSTERDOWN",

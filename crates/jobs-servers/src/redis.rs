@@ -234,7 +234,7 @@ impl Node {
         command.args(["--port", &port, "--bind", "127.0.0.1", "--dir"]).arg(self.process.folder());
         command.args(["--appendonly", "yes", "--save", "", "--daemonize", "no"]);
         if let Some(bus) = self.bus {
-            command.args(["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]);
+            command.args(["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"]);
             command.args(["--cluster-port", &bus.to_string()]);
         }
         command.args(settings);

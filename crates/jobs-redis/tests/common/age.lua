@@ -1,5 +1,8 @@
--- Moves every stored instant of a shard into the past. Behind the prelude of the scripts.
-local by = tonumber(ARGV[1])
+-- Moves every stored instant of a shard into the past: by how much, and from which job on. Behind the
+-- prelude of the scripts. Answers from which job to go on: a script that runs for seconds would be taken
+-- for a server that has failed.
+local by, from = tonumber(ARGV[1]), tonumber(ARGV[2])
+local MOST = 10000
 local function older(v) return text(tonumber(v) - by) end
 
 local function shift(key)
@@ -22,6 +25,8 @@ local function job(t, id)
     end
   end
   if #set > 0 then call('HSET', key, unpack(set)) end
+  -- At the first fence it was never delivered, and has no attempts.
+  if call('HGET', key, 'f') == '0' then return end
   for at, packed in ipairs(call('LRANGE', attempts_key(t, id), 0, -1)) do
     local attempt = cmsgpack.unpack(packed)
     attempt[4], attempt[5] = older(attempt[4]), older(attempt[5])
@@ -29,13 +34,24 @@ local function job(t, id)
   end
 end
 
-local done = {}
+local at = 0
 for _, lane in ipairs(call('ZRANGE', P .. 'lanes', 0, -1)) do
   local q, t = string.match(lane, '^([^/]*)/([^/]*)$')
   for s = 0, 5 do
     local ids = s == 2 and lease_key(q, t) or index_key(text(s), q, t)
-    for _, id in ipairs(call('ZRANGE', ids, 0, -1)) do job(t, id) end
+    local count = call('ZCARD', ids)
+    if at + count > from and at < from + MOST then
+      local first, last = math.max(from - at, 0), math.min(from + MOST - at, count) - 1
+      for _, id in ipairs(call('ZRANGE', ids, first, last)) do job(t, id) end
+    end
+    at = at + count
   end
+end
+if at > from + MOST then return from + MOST end
+
+local done = {}
+for _, lane in ipairs(call('ZRANGE', P .. 'lanes', 0, -1)) do
+  local q, t = string.match(lane, '^([^/]*)/([^/]*)$')
   for _, c in ipairs(call('SMEMBERS', classes_key(q, t))) do shift(line_key(q, t, c)) end
   for _, n in ipairs(call('SMEMBERS', later_names_key(q, t))) do
     shift(later_key(q, t, n))
@@ -76,4 +92,4 @@ for _, key in ipairs(call('KEYS', P .. 'cfg/*')) do
     call('HSET', key, settings[at], weight .. '|' .. paused .. '|' .. verb .. '|' .. older(when) .. '|' .. who)
   end
 end
-return 1
+return -1
