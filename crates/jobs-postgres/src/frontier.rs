@@ -115,6 +115,8 @@ pub(crate) struct Asked {
 pub(crate) struct Answered {
     /// The look ended here for its bound; else it got around.
     pub looked_to: Option<Line>,
+    /// What was wanted is not filled, and not everything was looked at: the next goes on at once.
+    pub goes_on: bool,
     /// How long it took.
     pub took: Duration,
     pub due_since: i64,
@@ -221,6 +223,7 @@ impl Frontier {
         look.since =
             if noted_since { look.since.min(answered.due_since) } else { answered.due_since };
         look.crowd_after = answered.crowd_after;
+        look.whole &= !answered.goes_on;
         let mut charged = HashMap::new();
         if let Some(after) = &asked.look {
             let to = answered.looked_to;

@@ -126,6 +126,7 @@ fn read(
                 reserved.next_due = wait.map(|wait| Duration::from_millis(wait.unsigned_abs()));
                 let micros: Option<i32> = get(row, at::AT)?;
                 answered.took = Duration::from_micros(u64::from(row::small(micros.unwrap_or(0))));
+                answered.goes_on = get::<Option<i16>>(row, at::CODE)? == Some(1);
                 answered.looked_to = match get(row, at::NAME)? {
                     None => None,
                     Some(name) => Some(Line {

@@ -6,7 +6,8 @@
 -- the tenant after which a crowd that came due at once goes on.
 -- One tenant's one line is served without turns, plans and arrays: its deliveries come first, and the handle
 -- reads from them how far the line went.
--- Answers a head (`at` how long it looked, in microseconds; `name`, `suspect` and `tenant` where it ended for its bound;
+-- Answers a head (`at` how long it looked, in microseconds; `code` 1 the next call goes on looking at once;
+-- `name`, `suspect` and `tenant` where it ended for its bound;
 -- `run_at` now, `fence` when the next scheduled job is due, `timeout` until when all that was due is in
 -- line, `key` where a crowd goes on), deliveries in order, lines (`code` 1 with work from that place on, 0
 -- without; `fence` and `timeout` the lane's finish and last visit there, where it was visited), and the
@@ -35,8 +36,11 @@ DECLARE
   v_answers jobs.answer[];
   v_lines jobs.line[];
   v_found jobs.line[];
+  v_look record;
   v_last jobs.line;
   v_looks int4 := 0;
+  v_around bool := false;     -- all that there is was looked at, by this call and the one before
+  v_goes_on bool := false;    -- it was not, and what was wanted is not filled
   v_began timestamptz;
   v_look_took int4;
   v_since int8;
@@ -87,9 +91,10 @@ BEGIN
       line_ranks, line_dues, line_ids);
     IF p_look > 0 THEN
       v_began := clock_timestamp();
-      v_found := ARRAY(SELECT x FROM jobs.look(p_queue, p_names, look_name, look_suspect, look_tenant,
-        look_most, CASE p_look WHEN 1 THEN v_lines END) x);
-      v_last := v_found[look_most];
+      SELECT * INTO v_look FROM jobs.look(p_queue, p_names, look_name, look_suspect, look_tenant,
+        look_most, v_now, p_quick, CASE p_look WHEN 1 THEN v_lines END);
+      v_found := v_look.lines;
+      v_last := v_look.ended;
       v_lines := jobs.known(p_queue, v_now, p_quick, v_lines || v_found, '{}', '{}', '{}', '{}', '{}', '{}');
       v_look_took := (extract(epoch FROM clock_timestamp() - v_began) * 1000000)::int4;
     END IF;
@@ -154,11 +159,17 @@ BEGIN
         v_last.suspect := false;
         v_last.tenant := '';
         v_others := false;
+        v_around := p_look > 0;
       END IF;
-      EXIT WHEN v_last.name IS NULL OR v_looks >= c_looks;
-      v_found := ARRAY(SELECT x FROM jobs.look(p_queue, p_names, v_last.name, v_last.suspect,
-        v_last.tenant, look_most, CASE p_look WHEN 1 THEN v_lines END) x);
-      v_last := v_found[look_most];
+      EXIT WHEN v_last.name IS NULL;
+      IF v_looks > c_looks THEN
+        v_goes_on := NOT v_around;
+        EXIT;
+      END IF;
+      SELECT * INTO v_look FROM jobs.look(p_queue, p_names, v_last.name, v_last.suspect, v_last.tenant,
+        look_most, v_now, p_quick, CASE p_look WHEN 1 THEN v_lines END);
+      v_found := v_look.lines;
+      v_last := v_look.ended;
       v_lines := ARRAY(SELECT l FROM unnest(v_lines) AS l
         WHERE (l.name, l.suspect, l.tenant) NOT IN (SELECT f.name, f.suspect, f.tenant FROM unnest(v_found) AS f))
         || jobs.known(p_queue, v_now, p_quick, v_found, '{}', '{}', '{}', '{}', '{}', '{}');
@@ -199,6 +210,9 @@ BEGIN
     VALUES (p_nonce, v_now + p_lease, v_ids, v_tenants)
     ON CONFLICT (nonce) DO UPDATE SET ids = s.ids || excluded.ids, tenants = s.tenants || excluded.tenants;
   END IF;
+  IF v_goes_on THEN
+    v_due := v_now;
+  END IF;
   -- Of a paused queue what is due is no reason to come back.
   IF v_most > 0 AND v_due IS NULL AND NOT v_paused THEN
     SELECT min(x.run_at) INTO v_due FROM unnest(p_names) AS s(name)
@@ -207,7 +221,7 @@ BEGIN
       WHERE v.state = 0 AND v.queue = p_queue AND v.name = s.name AND v.run_at >= p_since
       ORDER BY v.run_at LIMIT 1) x;
   END IF;
-  RETURN NEXT ROW(0, v_look_took, p_look, NULL, NULL, v_last.tenant, NULL, v_last.name, v_last.suspect, NULL,
+  RETURN NEXT ROW(0, v_look_took, v_goes_on::int4, NULL, NULL, v_last.tenant, NULL, v_last.name, v_last.suspect, NULL,
     v_now, v_due, NULL, NULL, NULL, NULL, NULL, p_since, p_after, NULL, NULL)::jobs.answer;
   IF v_answers IS NOT NULL THEN
     RETURN QUERY SELECT * FROM unnest(v_answers);
@@ -227,7 +241,7 @@ BEGIN
 END $$;
 
 -- Lines as the handle knows them and as they were found, each from the first place of both on. Those of
--- paused lanes have nothing.
+-- paused lanes have nothing, which a look knows already.
 CREATE FUNCTION jobs.known(
   p_queue text, p_now int8, p_quick text[], p_found jobs.line[],
   line_names text[], line_suspects bool[], line_tenants text[], line_ranks int2[], line_dues int8[],
@@ -241,17 +255,18 @@ AS $$
 BEGIN
   RETURN (
     WITH k AS (
-      SELECT s.* FROM unnest(line_names, line_suspects, line_tenants, line_ranks, line_dues, line_ids)
+      SELECT s.*, NULL::bool AS has
+      FROM unnest(line_names, line_suspects, line_tenants, line_ranks, line_dues, line_ids)
         AS s(name, suspect, tenant, rank, due, id)
       UNION ALL
-      SELECT f.name, f.suspect, f.tenant, f.rank, f.due, f.id FROM unnest(p_found) AS f
+      SELECT f.name, f.suspect, f.tenant, f.rank, f.due, f.id, f.has FROM unnest(p_found) AS f
     ), d AS (
       SELECT DISTINCT ON (k.name, k.suspect, k.tenant) k.* FROM k
       ORDER BY k.name, k.suspect, k.tenant, k.rank, k.due, k.id
     )
     SELECT coalesce(array_agg(ROW(d.name, d.suspect, d.tenant, d.rank, d.due, d.id,
-      NOT EXISTS (SELECT 1 FROM jobs.lane a
-        WHERE a.queue = p_queue AND a.tenant = d.tenant AND a.paused_until > p_now),
+      coalesce(d.has, NOT EXISTS (SELECT 1 FROM jobs.lane a
+        WHERE a.queue = p_queue AND a.tenant = d.tenant AND a.paused_until > p_now)),
       NOT d.suspect AND d.name = ANY (p_quick), NULL, NULL)::jobs.line), '{}') FROM d);
 END $$;
 

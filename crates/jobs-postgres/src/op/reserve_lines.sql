@@ -7,13 +7,15 @@ CREATE TYPE jobs.line AS (
 );
 
 -- Looks for lines with work: a walk from line to line in the order of (name, suspect, tenant), on from
--- a line, which costs a seek a line whatever is in it. Answers the head of each, at most `p_most`; when
--- so many, the next look goes on from the last. Names come sorted. Lines of `p_known` are stepped over
--- unseen, with the dead entries before their heads that a long snapshot keeps.
+-- a line, which costs a seek a line whatever is in it. Answers the head of each, at most `p_most`. Those of
+-- paused lanes are passed over and do not count, so that nobody hides behind them; only three times
+-- `p_most` seeks are made in all. Where it ended for either bound, `ended` is where the next look goes on.
+-- Names come sorted. Lines of `p_known` are stepped over unseen, with the dead entries before their heads
+-- that a long snapshot keeps.
 CREATE FUNCTION jobs.look(
-  p_queue text, p_names text[], p_name text, p_suspect bool, p_tenant text, p_most int4,
-  p_known jobs.line[]
-) RETURNS SETOF jobs.line LANGUAGE plpgsql
+  p_queue text, p_names text[], p_name text, p_suspect bool, p_tenant text, p_most int4, p_now int8,
+  p_quick text[], p_known jobs.line[], OUT lines jobs.line[], OUT ended jobs.line
+) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
 SET search_path = pg_catalog, pg_temp
@@ -23,38 +25,51 @@ DECLARE
   c_after_all CONSTANT text := '~';
   v_name text;
   v_suspect bool;
+  v_quick bool;
   v_after text;
   v_known text[];
   v_left int4 := p_most;
-  v_count int4;
+  v_seeks int4 := 3 * p_most;
+  v_lines jobs.line[];
+  v_made int4;
 BEGIN
+  lines := '{}';
   FOREACH v_name IN ARRAY p_names LOOP
     CONTINUE WHEN v_name COLLATE "C" < p_name;
     FOREACH v_suspect IN ARRAY ARRAY[false, true] LOOP
       CONTINUE WHEN v_name = p_name AND v_suspect < p_suspect;
       v_after := CASE WHEN v_name = p_name AND v_suspect = p_suspect THEN p_tenant ELSE '' END;
+      v_quick := NOT v_suspect AND v_name = ANY (p_quick);
       v_known := ARRAY(SELECT k.tenant FROM unnest(p_known) AS k
         WHERE k.name = v_name AND k.suspect = v_suspect AND k.tenant > v_after ORDER BY k.tenant)
         || c_after_all;
-      RETURN QUERY
-        WITH RECURSIVE t AS (
-          -- `at`: the known line that comes next.
-          SELECT 1 AS at, v_after COLLATE "C" AS tenant, NULL::int2 AS rank, NULL::int8 AS run_at,
-            NULL::uuid AS id
-          UNION ALL
-          SELECT t.at + (x.id IS NULL)::int4, coalesce(x.tenant, v_known[t.at]), x.rank, x.run_at, x.id
-          FROM t LEFT JOIN LATERAL (
-            SELECT v.tenant, v.rank, v.run_at, v.id FROM jobs.live v
-            WHERE v.state = 1 AND v.queue = p_queue AND v.name = v_name AND v.suspect = v_suspect
-              AND v.tenant > t.tenant AND v.tenant < v_known[t.at]
-            ORDER BY v.tenant, v.rank, v.run_at, v.id LIMIT 1) x ON true
-          WHERE t.at <= cardinality(v_known)
-        )
-        SELECT v_name, v_suspect, t.tenant, t.rank, t.run_at, t.id, true, NULL::bool, NULL::int8, NULL::int8
-        FROM t WHERE t.id IS NOT NULL LIMIT v_left;
-      GET DIAGNOSTICS v_count = ROW_COUNT;
-      v_left := v_left - v_count;
-      IF v_left <= 0 THEN
+      WITH RECURSIVE t AS (
+        -- `at`: the known line that comes next.
+        SELECT 1 AS at, v_after COLLATE "C" AS tenant, NULL::int2 AS rank, NULL::int8 AS run_at,
+          NULL::uuid AS id, true AS paused, 0 AS nth, 0 AS seek
+        UNION ALL
+        SELECT t.at + (x.id IS NULL)::int4, coalesce(x.tenant, v_known[t.at]), x.rank, x.run_at, x.id,
+          x.paused, t.nth + (x.paused IS FALSE)::int4, t.seek + 1
+        FROM t LEFT JOIN LATERAL (
+          SELECT v.tenant, v.rank, v.run_at, v.id, EXISTS (SELECT FROM jobs.lane a
+            WHERE a.queue = p_queue AND a.tenant = v.tenant AND a.paused_until > p_now) AS paused
+          FROM jobs.live v
+          WHERE v.state = 1 AND v.queue = p_queue AND v.name = v_name AND v.suspect = v_suspect
+            AND v.tenant > t.tenant AND v.tenant < v_known[t.at]
+          ORDER BY v.tenant, v.rank, v.run_at, v.id LIMIT 1) x ON true
+        WHERE t.at <= cardinality(v_known) AND t.nth < v_left AND t.seek < v_seeks
+      )
+      SELECT array_agg(ROW(v_name, v_suspect, t.tenant, t.rank, t.run_at, t.id, true, v_quick, NULL,
+          NULL)::jobs.line) FILTER (WHERE NOT t.paused), max(t.seek),
+        max(t.tenant)
+      INTO v_lines, v_made, v_after FROM t;
+      lines := lines || v_lines;
+      v_left := v_left - coalesce(cardinality(v_lines), 0);
+      v_seeks := v_seeks - v_made;
+      IF v_left <= 0 OR v_seeks <= 0 THEN
+        ended.name := v_name;
+        ended.suspect := v_suspect;
+        ended.tenant := v_after;
         RETURN;
       END IF;
     END LOOP;
@@ -94,7 +109,7 @@ BEGIN
     SELECT DISTINCT ON (d.name, d.suspect, d.tenant) d.* FROM d
     ORDER BY d.name, d.suspect, d.tenant, d.rank, d.run_at, d.id
   )
-  SELECT coalesce(array_agg(ROW(h.name, h.suspect, h.tenant, h.rank, h.run_at, h.id, true, NULL, NULL,
+  SELECT coalesce(array_agg(ROW(h.name, h.suspect, h.tenant, h.rank, h.run_at, h.id, NULL, NULL, NULL,
       NULL)::jobs.line), '{}'),
     (SELECT array_agg(n.name) FROM (SELECT d.name FROM d GROUP BY d.name HAVING count(*) >= c_most) n)
   INTO p_lines, v_crowd FROM h;
@@ -128,7 +143,7 @@ BEGIN
     SELECT DISTINCT ON (d.name, d.suspect, d.tenant) d.* FROM d
     ORDER BY d.name, d.suspect, d.tenant, d.rank, d.run_at, d.id
   )
-  SELECT coalesce(array_agg(ROW(h.name, h.suspect, h.tenant, h.rank, h.run_at, h.id, true, NULL, NULL,
+  SELECT coalesce(array_agg(ROW(h.name, h.suspect, h.tenant, h.rank, h.run_at, h.id, NULL, NULL, NULL,
       NULL)::jobs.line), '{}'),
     -- Where one name's walk ended early, all go on from there.
     (SELECT min(e.tenant) FROM t e WHERE e.at >= c_tenants)
