@@ -29,6 +29,9 @@ use crate::{
 
 /// Between two notifications of one handle.
 const DEBOUNCE: Duration = Duration::from_millis(50);
+/// What is due later than this, in milliseconds, wakes nobody elsewhere. A worker of up to six queues
+/// looks at each of them before that, and says then when it is due; to one of more, a sweep tells.
+const SOON: i64 = 10_000;
 /// Between two probes of the listening connection.
 const PROBE: Duration = Duration::from_secs(10);
 /// How long its answer may take.
@@ -90,6 +93,25 @@ impl Default for Wake {
 }
 
 impl Wake {
+    /// Wakes whoever watches these queues, of each of which the first job is due at this instant: here at
+    /// once, and elsewhere soon where that is soon. A retry in a minute is nobody else's business yet.
+    pub fn tell_of(
+        self: &Arc<Self>,
+        db: &Arc<Db>,
+        now: i64,
+        queues: impl IntoIterator<Item = (String, i64)>,
+    ) {
+        let due_soon = |(queue, due): (String, i64)| {
+            let soon = due <= now.saturating_add(SOON);
+            if !soon {
+                self.bell.ring(&queue);
+            }
+            soon.then_some(queue)
+        };
+        let soon: Vec<String> = queues.into_iter().filter_map(due_soon).collect();
+        self.tell(db, soon);
+    }
+
     /// Wakes whoever watches these queues, here at once and elsewhere soon. Nothing is lost but time
     /// when the runtime ends before that.
     pub fn tell(self: &Arc<Self>, db: &Arc<Db>, queues: impl IntoIterator<Item = String>) {

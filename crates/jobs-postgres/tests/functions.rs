@@ -5,15 +5,21 @@ use std::process::ExitCode;
 
 use jobs_core::{AuthorizedJob, Queue, queue::Pushed};
 use jobs_postgres::{Options, Postgres};
-use jobs_testkit::kit::{checked, job};
+use jobs_testkit::kit::{NAME, QUEUE, checked, job};
 use sqlx::Row;
+use uuid::Uuid;
 
 mod common;
 
 use common::{Test, drop_role, drop_schema, number, role, rows, run_sql, store, unique, works};
 
-const TESTS: &[Test] =
-    tests![each_is_pinned, nobody_elses_function_runs, a_keyed_push_planned_on_empty_tables];
+const TESTS: &[Test] = tests![
+    each_is_pinned,
+    nobody_elses_function_runs,
+    a_keyed_push_planned_on_empty_tables,
+    a_line_alone_and_what_is_found_after_it,
+    lanes_found_after_a_line_alone_take_turns,
+];
 
 fn main() -> ExitCode {
     common::run(&[common::URL], TESTS)
@@ -118,4 +124,44 @@ async fn put(store: &Postgres, jobs: &[AuthorizedJob]) {
     for answer in store.enqueue(jobs).await {
         assert_eq!(answer.expect("it answers"), Pushed::Stored);
     }
+}
+
+/// Who is delivered by a reserve of `most` that knows the line of `z`, alone, and looks on from `m`.
+async fn reserved(schema: &str, nonce: i64, most: i32) -> Vec<String> {
+    let sql = format!(
+        "SELECT tenant FROM {schema}.reserve('{QUEUE}', ARRAY['{NAME}'], '{{}}', {most}, {most}, 30000, {nonce},
+           'w', 1, '{NAME}', false, 'm', 500, {schema}.now_ms(), '', false, ARRAY['{NAME}'], ARRAY[false],
+           ARRAY['z'], ARRAY[0::int2], ARRAY[0::int8], ARRAY['{}'::uuid]) WHERE part = 1",
+        Uuid::nil()
+    );
+    let mut tenants: Vec<String> = rows(&sql).await.iter().map(|row| row.get(0)).collect();
+    tenants.sort();
+    tenants
+}
+
+/// A line that is served alone, and lines that a look around finds behind it, are one reserve: its repetition
+/// answers both.
+async fn a_line_alone_and_what_is_found_after_it() {
+    let schema = unique("both");
+    let store = store(&schema).await;
+    put(&store, &["z", "a"].map(|tenant| checked(job(tenant)))).await;
+    assert_eq!(reserved(&schema, 7, 5).await, ["a", "z"]);
+    assert_eq!(reserved(&schema, 7, 5).await, ["a", "z"], "asked again");
+    drop_schema(&schema).await;
+}
+
+async fn lanes_found_after_a_line_alone_take_turns() {
+    let schema = unique("around");
+    let store = store(&schema).await;
+    put(&store, &[checked(job("z"))]).await;
+    for tenant in ["a", "b", "c"] {
+        let jobs: Vec<_> = (0..20).map(|_| checked(job(tenant))).collect();
+        put(&store, &jobs).await;
+    }
+    let tenants = reserved(&schema, 7, 25).await;
+    let of = |tenant| tenants.iter().filter(|of| *of == tenant).count();
+    assert_eq!(["a", "b", "c", "z"].map(of), [8, 8, 8, 1]);
+    let visits = number(&format!("SELECT count(*) FROM {schema}.turn WHERE tenant > ''")).await;
+    assert_eq!(visits, 3, "each is charged");
+    drop_schema(&schema).await;
 }

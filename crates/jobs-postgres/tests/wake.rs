@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use jobs_core::Queue;
+use jobs_core::{Outcome, Queue, Settled, Settlement, State, wake::Watch};
 use jobs_postgres::{Mode, Options, Postgres};
 use jobs_testkit::{
     kit::{job, push, take},
@@ -14,7 +14,12 @@ mod common;
 
 use common::{POOLED_URL, Test, drop_schema, number, unique, url, variable, works};
 
-const TESTS: &[Test] = tests![past_the_pooler, by_polling_only, while_it_still_connects];
+const TESTS: &[Test] = tests![
+    past_the_pooler,
+    by_polling_only,
+    while_it_still_connects,
+    what_is_due_later_wakes_nobody
+];
 
 fn main() -> ExitCode {
     common::run(&[common::URL, POOLED_URL], TESTS)
@@ -95,5 +100,46 @@ async fn while_it_still_connects() {
     assert!(found.iter().any(|found| found.job.id == pushed.id), "at once, after a wake-up");
     push(&other, job("acme")).await;
     timeout(Duration::from_secs(10), watch.woken()).await.expect("it is told");
+    drop_schema(&schema).await;
+}
+
+/// A retry, a snooze or a push that is due in a minute wakes nobody elsewhere; one that is due in seconds
+/// does.
+async fn what_is_due_later_wakes_nobody() {
+    let schema = unique("later");
+    let (says, hears) = (common::store(&schema).await, common::store(&schema).await);
+    let watch = |queue: &str| vec![queue.to_owned()];
+    let mut work = hears.watch(&watch("work")).await.expect("it watches");
+    // What one handle says is heard in its order, so nothing is waited for that is not to come.
+    let mut last = hears.watch(&watch("zzz")).await.expect("it watches");
+    let woken =
+        async |watch: &mut Watch| timeout(Duration::from_secs(10), watch.woken()).await.is_ok();
+    for (what, after, wakes) in [
+        ("retry", 60, false),
+        ("retry", 4, true),
+        ("snooze", 60, false),
+        ("snooze", 4, true),
+        ("push", 60, false),
+        ("push", 4, true),
+    ] {
+        let delay = Duration::from_secs(after);
+        if what == "push" {
+            push(&says, job("acme").after(delay)).await;
+        } else {
+            push(&says, job("acme")).await;
+            assert!(woken(&mut work).await, "the push is due now");
+            let claim = take(&says, 1).await.remove(0).claim;
+            let outcome = match what {
+                "retry" => Outcome::Retry { after: delay, cause: "by design".into() },
+                _ => Outcome::Snooze { after: delay },
+            };
+            let settled = says.settle(&[Settlement { claim, outcome }]).await;
+            assert_eq!(settled.expect("it answers"), [Settled::Applied(State::Scheduled)]);
+        }
+        push(&says, job("acme").on("zzz")).await;
+        assert!(woken(&mut last).await, "and so is this one");
+        let told = timeout(Duration::ZERO, work.woken()).await.is_ok();
+        assert_eq!(told, wakes, "{what} after {after} s");
+    }
     drop_schema(&schema).await;
 }

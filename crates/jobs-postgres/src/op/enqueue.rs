@@ -1,6 +1,6 @@
 //! Push (P1–P7).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jobs_core::{
     AuthorizedJob, Error, ErrorKind, JobId, Result, State,
@@ -167,29 +167,42 @@ pub(crate) fn read(rows: &[PgRow], count: usize) -> std::result::Result<Read, Fa
     }
 }
 
-/// The lines that these jobs are in now are known to this handle, and who watches is woken. One that
-/// was stored before may be behind a known place: its first push was given up before it was answered.
+/// The lines that these jobs are in now are known to this handle, and who watches is woken, elsewhere only
+/// for what is due soon. One that was stored before may be behind a known place: its first push was given
+/// up before it was answered.
 pub(crate) fn published(store: &Postgres, jobs: &[&AuthorizedJob], read: &Read) {
     let mut lines = BTreeMap::<_, (i16, i64)>::new();
+    let mut queues = BTreeMap::<&str, i64>::new();
     for (job, answer) in jobs.iter().zip(&read.answers) {
-        let due = match answer {
-            Some(Pushed::Stored) => read.now,
-            Some(Pushed::Duplicate(State::Ready | State::Scheduled)) => 0,
+        let (since, due) = match answer {
+            Some(Pushed::Stored) => (read.now, due_of(job, read.now)),
+            Some(Pushed::Duplicate(State::Ready | State::Scheduled)) => (0, 0),
             _ => continue,
         };
+        let soonest = queues.entry(&job.queue).or_insert(due);
+        *soonest = (*soonest).min(due);
         // Of each line the job first in it.
         let line = (job.queue.as_str(), &job.name, job.tenant.as_str());
-        let (first, since) = lines.entry(line).or_insert((i16::MAX, i64::MAX));
-        (*first, *since) = ((*first).min(-job.priority), (*since).min(due));
+        let (first, known) = lines.entry(line).or_insert((i16::MAX, i64::MAX));
+        (*first, *known) = ((*first).min(-job.priority), (*known).min(since));
     }
-    let queues: BTreeSet<&str> = lines.keys().map(|line| line.0).collect();
     for ((queue, name, tenant), place) in lines {
         let line = Line { name: name.clone(), suspect: false, tenant: tenant.to_owned() };
         // Due now or later: which, the store decided.
         store.frontier.note_due(queue, name, place.1);
         store.frontier.note(queue, line, place);
     }
-    store.wake.tell(&store.db, queues.into_iter().map(str::to_owned));
+    let queues = queues.into_iter().map(|(queue, due)| (queue.to_owned(), due));
+    store.wake.tell_of(&store.db, read.now, queues);
+}
+
+/// When a job is due that was stored at `now`.
+fn due_of(job: &AuthorizedJob, now: i64) -> i64 {
+    match job.run_at {
+        RunAt::Now => now,
+        RunAt::At(time) => millis_up(time),
+        RunAt::After(delay) => now.saturating_add(delay_millis(delay)),
+    }
 }
 
 /// A column of all jobs.

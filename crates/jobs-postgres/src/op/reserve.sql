@@ -10,7 +10,7 @@
 -- `name`, `suspect` and `tenant` where it ended for its bound;
 -- `run_at` now, `fence` when the next scheduled job is due, `timeout` until when all that was due is in
 -- line, `key` where a crowd goes on), deliveries in order, lines (`code` 1 with work from that place on, 0
--- without; `fence` and `timeout` the lane's finish and last visit there, where it was visited), and the
+-- without; `fence` and `timeout` the lane's finish and last visit there, where they were read), and the
 -- virtual nows of names (part 4).
 CREATE FUNCTION jobs.reserve(
   p_queue text, p_names text[], p_quick text[], p_slots int4, p_most int4, p_lease int8,
@@ -57,6 +57,11 @@ DECLARE
   v_took record;
   v_names text[];
   v_nows int8[];
+  v_finish int8[];            -- of lines, the turns as they were read
+  v_visited int8[];
+  v_at int4;
+  v_lane int4;
+  v_name int4;
 BEGIN
   -- Two calls with one nonce, as of a client that gave up on the first: one after the other.
   PERFORM pg_advisory_xact_lock(p_nonce);
@@ -145,9 +150,14 @@ BEGIN
   END IF;
   WHILE v_most > 0 LOOP
     IF v_several THEN
-      SELECT * INTO t FROM jobs.turns(p_queue, v_lines, v_free > 0, v_scale * v_most / c_batch + 2);
+      SELECT * INTO t FROM jobs.turns(p_queue, v_lines, v_finish, v_visited, v_free > 0,
+        v_scale * v_most / c_batch + 2);
+      v_finish := t.read_finish;
+      v_visited := t.read_visited;
     ELSE
-      SELECT array_agg(DISTINCT l.tenant) AS tenants INTO t FROM unnest(v_lines) AS l
+      SELECT array_agg(l.tenant) AS tenants, array_agg(l.at::int4) AS line_at, array_agg(1) AS line_lane
+      INTO t FROM unnest(v_lines) WITH ORDINALITY
+        AS l(name, suspect, tenant, rank, due, id, has, quick, at)
       WHERE l.has AND (v_free > 0 OR l.quick);
     END IF;
     IF t.tenants IS NULL THEN
@@ -172,7 +182,16 @@ BEGIN
       v_last := v_look.ended;
       v_lines := ARRAY(SELECT l FROM unnest(v_lines) AS l
         WHERE (l.name, l.suspect, l.tenant) NOT IN (SELECT f.name, f.suspect, f.tenant FROM unnest(v_found) AS f))
-        || jobs.known(p_queue, v_now, p_quick, v_found, '{}', '{}', '{}', '{}', '{}', '{}');
+        || v_found;
+      v_finish := NULL;
+      v_visited := NULL;
+      -- There may be others than the one lane that was alone.
+      v_several := v_several OR v_last.name IS NOT NULL
+        OR (SELECT count(DISTINCT l.tenant) > 1 FROM unnest(v_lines) AS l WHERE l.has);
+      IF v_several AND NOT jobs.lock_turns(p_queue) THEN
+        v_due := v_now;
+        EXIT;
+      END IF;
       CONTINUE;
     END IF;
     IF v_several THEN
@@ -182,8 +201,8 @@ BEGIN
     ELSE
       v_counts := ARRAY[v_most];
     END IF;
-    SELECT * INTO v_took FROM jobs.take(p_queue, t.tenants, v_counts, v_free, v_most, p_nonce, v_now,
-      p_lease, p_worker, v_lines);
+    SELECT * INTO v_took FROM jobs.take(p_queue, t.line_at, t.line_lane, v_counts, v_free, v_most,
+      p_nonce, v_now, p_lease, p_worker, v_lines);
     v_lines := v_took.lines;
     IF v_took.ids IS NOT NULL THEN
       v_ids := v_ids || v_took.ids;
@@ -192,8 +211,16 @@ BEGIN
       IF v_several THEN
         SELECT * INTO v_plan FROM jobs.share(t.finish, t.visited, t.nows, t.open, t.weights,
           cardinality(v_took.ids), p_more OR v_last.name IS NOT NULL OR t.lanes > 1, v_took.counts);
-        v_lines := jobs.charge(p_queue, t.tenants, v_took.counts, t.names, t.nows, v_plan.nows,
-          v_plan.finish, v_plan.visited, v_lines);
+        PERFORM jobs.charge(p_queue, t.tenants, v_took.counts, t.names, t.nows, v_plan.nows,
+          v_plan.finish, v_plan.visited);
+        FOR i IN 1..cardinality(t.line_at) LOOP
+          v_at := t.line_at[i];
+          v_lane := t.line_lane[i];
+          CONTINUE WHEN v_took.counts[v_lane] = 0;
+          v_name := array_position(t.names, v_lines[v_at].name);
+          v_finish[v_at] := v_plan.finish[v_lane][v_name];
+          v_visited[v_at] := v_plan.visited[v_lane][v_name];
+        END LOOP;
         v_names := t.names;
         v_nows := v_plan.nows;
       END IF;
@@ -230,7 +257,8 @@ BEGIN
     SELECT 2::int2, NULL::int4, l.has::int4::int2, NULL::int2, NULL::text, l.tenant, l.id, l.name,
       l.suspect, l.rank, l.due, l.finish, NULL::int4, NULL::text, NULL::text, NULL::bytea, NULL::int4,
       l.visited, NULL::text, NULL::int2, NULL::text
-    FROM unnest(v_lines) AS l;
+    FROM unnest(v_lines, v_finish, v_visited)
+      AS l(name, suspect, tenant, rank, due, id, has, quick, finish, visited);
   IF v_nows IS NOT NULL THEN
     RETURN QUERY
       SELECT 4::int2, NULL::int4, NULL::int2, NULL::int2, NULL::text, NULL::text, NULL::uuid, b.name,
@@ -267,7 +295,7 @@ BEGIN
     SELECT coalesce(array_agg(ROW(d.name, d.suspect, d.tenant, d.rank, d.due, d.id,
       coalesce(d.has, NOT EXISTS (SELECT 1 FROM jobs.lane a
         WHERE a.queue = p_queue AND a.tenant = d.tenant AND a.paused_until > p_now)),
-      NOT d.suspect AND d.name = ANY (p_quick), NULL, NULL)::jobs.line), '{}') FROM d);
+      NOT d.suspect AND d.name = ANY (p_quick))::jobs.line), '{}') FROM d);
 END $$;
 
 -- Makes the turns of a queue one sequence for all, until the commit. False when others keep them for long.

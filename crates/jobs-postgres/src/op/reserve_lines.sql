@@ -1,9 +1,8 @@
 -- A line: the jobs of one name of one tenant, suspect or not, in the order of (rank, due, id), from a
--- place in it on. `has`: there may be some. `quick`: they may be held ahead. `finish` and `visited`
--- are the lane's turn at the name, where it was read.
+-- place in it on. `has`: there may be some. `quick`: they may be held ahead.
 CREATE TYPE jobs.line AS (
   name text COLLATE "C", suspect bool, tenant text COLLATE "C", rank int2, due int8, id uuid,
-  has bool, quick bool, finish int8, visited int8
+  has bool, quick bool
 );
 
 -- Looks for lines with work: a walk from line to line in the order of (name, suspect, tenant), on from
@@ -59,8 +58,8 @@ BEGIN
           ORDER BY v.tenant, v.rank, v.run_at, v.id LIMIT 1) x ON true
         WHERE t.at <= cardinality(v_known) AND t.nth < v_left AND t.seek < v_seeks
       )
-      SELECT array_agg(ROW(v_name, v_suspect, t.tenant, t.rank, t.run_at, t.id, true, v_quick, NULL,
-          NULL)::jobs.line) FILTER (WHERE NOT t.paused), max(t.seek),
+      SELECT array_agg(ROW(v_name, v_suspect, t.tenant, t.rank, t.run_at, t.id, true,
+          v_quick)::jobs.line) FILTER (WHERE NOT t.paused), max(t.seek),
         max(t.tenant)
       INTO v_lines, v_made, v_after FROM t;
       lines := lines || v_lines;
@@ -109,7 +108,7 @@ BEGIN
     SELECT DISTINCT ON (d.name, d.suspect, d.tenant) d.* FROM d
     ORDER BY d.name, d.suspect, d.tenant, d.rank, d.run_at, d.id
   )
-  SELECT coalesce(array_agg(ROW(h.name, h.suspect, h.tenant, h.rank, h.run_at, h.id, NULL, NULL, NULL,
+  SELECT coalesce(array_agg(ROW(h.name, h.suspect, h.tenant, h.rank, h.run_at, h.id, NULL,
       NULL)::jobs.line), '{}'),
     (SELECT array_agg(n.name) FROM (SELECT d.name FROM d GROUP BY d.name HAVING count(*) >= c_most) n)
   INTO p_lines, v_crowd FROM h;
@@ -143,7 +142,7 @@ BEGIN
     SELECT DISTINCT ON (d.name, d.suspect, d.tenant) d.* FROM d
     ORDER BY d.name, d.suspect, d.tenant, d.rank, d.run_at, d.id
   )
-  SELECT coalesce(array_agg(ROW(h.name, h.suspect, h.tenant, h.rank, h.run_at, h.id, NULL, NULL, NULL,
+  SELECT coalesce(array_agg(ROW(h.name, h.suspect, h.tenant, h.rank, h.run_at, h.id, NULL,
       NULL)::jobs.line), '{}'),
     -- Where one name's walk ended early, all go on from there.
     (SELECT min(e.tenant) FROM t e WHERE e.at >= c_tenants)

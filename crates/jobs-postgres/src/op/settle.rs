@@ -1,6 +1,6 @@
 //! Settle (S2–S4).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use jobs_core::{Result, Settled, Settlement, State, time::delay_millis};
 use sqlx::postgres::PgRow;
@@ -79,16 +79,16 @@ pub(super) fn bind(args: &mut Args, part: &[Placed<'_>]) -> std::result::Result<
     args.add(outcomes().map(|outcome| outcome.cause().map(|c| c.as_str())).collect::<Vec<_>>())
 }
 
-/// The answers, which are of part 3; what has none is done. What is ready again is known to this
-/// handle, and who watches is woken.
+/// The answers, which are of part 3; what has none is done. What is in line again is known to this
+/// handle, and who watches is woken: elsewhere only for what is due soon.
 pub(super) fn read(
     store: &Postgres,
     rows: &[PgRow],
     part: &[Placed<'_>],
     answers: &mut [Settled],
 ) -> std::result::Result<(), Fault> {
-    let mut queues = BTreeSet::new();
-    let mut done = None;
+    let mut queues = BTreeMap::<String, i64>::new();
+    let (mut done, mut now) = (None, 0);
     part.iter().for_each(|(place, _)| answers[*place] = Settled::Applied(State::Done));
     let mut told = 0;
     for row in rows {
@@ -96,6 +96,7 @@ pub(super) fn read(
             3 => told += 1,
             5 => {
                 done = usize::try_from(get::<i32>(row, at::AT)?).ok();
+                now = get(row, at::RUN_AT)?;
                 continue;
             }
             _ => continue,
@@ -111,7 +112,9 @@ pub(super) fn read(
                         State::Ready => store.frontier.note(&queue, line, due),
                         _ => store.frontier.note_due(&queue, &line.name, due.1),
                     }
-                    queues.insert(queue);
+                    // A job that is ready was due before now.
+                    let first = queues.entry(queue).or_insert(due.1);
+                    *first = (*first).min(due.1);
                 }
                 Settled::Applied(state)
             }
@@ -121,7 +124,7 @@ pub(super) fn read(
         let place = place.and_then(|place| answers.get_mut(place));
         *place.ok_or_else(|| Fault::Corrupt("an answer is for no settlement".into()))? = answer;
     }
-    store.wake.tell(&store.db, queues);
+    store.wake.tell_of(&store.db, now, queues);
     match done.map(|done| done + told) {
         Some(count) if count == part.len() => Ok(()),
         _ => Err(Fault::Corrupt("a settlement has no answer".into())),

@@ -1,5 +1,5 @@
 -- Ends runs whose whole claim is held; time is not compared. Settlements come in the order of identity,
--- one a claim. Answers a head (part 5; `at` how many were applied as done), then a row (part 3) for each of
+-- one a claim. Answers a head (part 5; `at` how many were applied as done, `run_at` now), then a row (part 3) for each of
 -- the others: `at` its place, `code` 1 applied with the new `state`, 2 settled before with that outcome, 0
 -- lost. A job that is ready again comes with its line.
 CREATE FUNCTION jobs.settle(
@@ -26,7 +26,7 @@ BEGIN
     FROM jobs.put_back(tenants, ids, fences, nonces, kinds, delays, causes, v_now) x;
   END IF;
   v_done := jobs.finish(tenants, ids, fences, nonces, kinds, v_now);
-  RETURN NEXT ROW(5, cardinality(v_done), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+  RETURN NEXT ROW(5, cardinality(v_done), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, v_now, NULL, NULL,
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::jobs.answer;
   IF v_answers IS NOT NULL THEN
     RETURN QUERY SELECT * FROM unnest(v_answers);
