@@ -384,6 +384,18 @@ mod tests {
     }
 
     #[test]
+    fn a_look_that_left_something_goes_on_at_once() {
+        let frontier = Frontier::default();
+        answer(&frontier, &ask(&frontier), &[("a", true)], None);
+        let asked = ask(&frontier);
+        assert!(asked.look.is_none(), "all is looked at");
+        let (looked_to, goes_on) = (Some(line("b")), true);
+        let answered = Answered { looked_to, goes_on, ..Answered::default() };
+        frontier.answered("q", &["n".to_owned()], &asked, answered);
+        assert!(ask(&frontier).look.is_some(), "but for what this one left");
+    }
+
+    #[test]
     fn wake_ups_do_not_begin_a_look_anew() {
         let frontier = Frontier::default();
         answer(&frontier, &ask(&frontier), &[("a", true), ("b", true)], Some("b"));

@@ -3,10 +3,10 @@
 
 use std::process::ExitCode;
 
-use jobs_core::{AuthorizedJob, Queue, queue::Pushed};
+use jobs_core::{AuthorizedJob, Job, Queue, queue::Pushed};
 use jobs_postgres::{Options, Postgres};
 use jobs_testkit::kit::{NAME, QUEUE, checked, job};
-use sqlx::Row;
+use sqlx::{AssertSqlSafe, Connection, Row};
 use uuid::Uuid;
 
 mod common;
@@ -19,6 +19,7 @@ const TESTS: &[Test] = tests![
     a_keyed_push_planned_on_empty_tables,
     a_line_alone_and_what_is_found_after_it,
     lanes_found_after_a_line_alone_take_turns,
+    a_reserve_locks_only_what_it_takes,
 ];
 
 fn main() -> ExitCode {
@@ -163,5 +164,33 @@ async fn lanes_found_after_a_line_alone_take_turns() {
     assert_eq!(["a", "b", "c", "z"].map(of), [8, 8, 8, 1]);
     let visits = number(&format!("SELECT count(*) FROM {schema}.turn WHERE tenant > ''")).await;
     assert_eq!(visits, 3, "each is charged");
+    drop_schema(&schema).await;
+}
+
+/// Of lanes with jobs of several names, each with more than a visit's worth.
+async fn a_reserve_locks_only_what_it_takes() {
+    let schema = unique("locks");
+    let store = store(&schema).await;
+    let names = ["one", "three", "two"];
+    for tenant in ["a", "b"] {
+        for name in names {
+            let named = || checked(Job { name: name.to_owned(), ..job(tenant) });
+            put(&store, &(0..20).map(|_| named()).collect::<Vec<_>>()).await;
+        }
+    }
+    let mut conn = common::connect().await;
+    let mut tx = conn.begin().await.expect("it begins");
+    let reserve = format!(
+        "SELECT count(*) FROM {schema}.reserve('{QUEUE}', ARRAY['one', 'three', 'two'], '{{}}', 16, 16, 30000,
+           7, 'w', 2, '', false, '', 500, {schema}.now_ms(), '', false, '{{}}', '{{}}', '{{}}', '{{}}', '{{}}',
+           '{{}}') WHERE part = 1"
+    );
+    let reserve = sqlx::raw_sql(AssertSqlSafe(reserve)).fetch_one(&mut *tx).await;
+    assert_eq!(reserve.expect("it answers").get::<i64, _>(0), 16);
+    let free = format!(
+        "SELECT count(*) FROM (SELECT 1 FROM {schema}.live WHERE state = 1 FOR UPDATE SKIP LOCKED) v"
+    );
+    assert_eq!(number(&free).await, 120 - 16, "others' are locked");
+    tx.rollback().await.expect("it rolls back");
     drop_schema(&schema).await;
 }

@@ -1,6 +1,6 @@
 //! Push (P1–P7).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jobs_core::{
     AuthorizedJob, Error, ErrorKind, JobId, Result, State,
@@ -46,13 +46,7 @@ pub(crate) async fn all(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<
                 |jobs: Vec<AuthorizedJob>| async move { push(store, &jobs, Failed::Halve).await };
             vec![store.pushes.call(job.clone(), push).await]
         }
-        jobs => {
-            let mut answers = Vec::with_capacity(jobs.len());
-            for chunk in jobs.chunks(CHUNK) {
-                answers.extend(push(store, chunk, Failed::Whole).await);
-            }
-            answers
-        }
+        jobs => push(store, jobs, Failed::Whole).await,
     }
 }
 
@@ -67,23 +61,69 @@ enum Failed {
 }
 
 /// Stores jobs in order, the first of an id or key wins; each is answered by what became of its own
-/// statement.
+/// statement. Where that failed, nobody knows yet whether the first was stored, so those after it that
+/// have its id or key are told the same and not stored in its place.
 async fn push(store: &Postgres, jobs: &[AuthorizedJob], failed: Failed) -> Vec<Result<Pushed>> {
     let mut answers = Vec::with_capacity(jobs.len());
-    let mut rest = jobs;
-    while !rest.is_empty() {
-        let (head, tail) = rest.split_at(distinct(rest));
-        if head.len() >= HALVED && head.iter().all(|job| job.key.is_none()) {
-            let (one, other) = head.split_at(head.len() / 2);
-            let (one, other) = tokio::join!(part(store, one, failed), part(store, other, failed));
-            answers.extend(one);
-            answers.extend(other);
-        } else {
-            answers.extend(part(store, head, failed).await);
+    let mut unknown = Unknown::default();
+    for chunk in jobs.chunks(CHUNK) {
+        let mut rest = chunk;
+        while let Some(job) = rest.first() {
+            if let Some(error) = unknown.after(job) {
+                answers.push(Err(error));
+                rest = &rest[1..];
+                continue;
+            }
+            let most = distinct(rest);
+            let ends = rest[..most].iter().position(|job| unknown.after(job).is_some());
+            let (head, tail) = rest.split_at(ends.unwrap_or(most));
+            let told = halves(store, head, failed).await;
+            unknown.note(head, &told);
+            answers.extend(told);
+            rest = tail;
         }
-        rest = tail;
     }
     answers
+}
+
+/// What became of earlier jobs of a call is not known, by their ids and keys.
+#[derive(Default)]
+struct Unknown<'j> {
+    ids: HashMap<(&'j str, JobId), Error>,
+    keys: HashMap<(&'j str, &'j str), Error>,
+}
+
+impl<'j> Unknown<'j> {
+    fn note(&mut self, jobs: &'j [AuthorizedJob], told: &[Result<Pushed>]) {
+        for (job, told) in jobs.iter().zip(told) {
+            if let Err(error) = told {
+                self.ids.insert((&job.tenant, job.id), error.clone());
+                if let Some(key) = &job.key {
+                    self.keys.insert((&job.tenant, &key.text), error.clone());
+                }
+            }
+        }
+    }
+
+    /// The error of the job before this one that has its id or key.
+    fn after(&self, job: &AuthorizedJob) -> Option<Error> {
+        let by_key = || {
+            let key = job.key.as_ref()?;
+            self.keys.get(&(job.tenant.as_str(), key.text.as_str()))
+        };
+        self.ids.get(&(job.tenant.as_str(), job.id)).or_else(by_key).cloned()
+    }
+}
+
+/// Stores jobs of different ids and keys, many at once.
+async fn halves(store: &Postgres, jobs: &[AuthorizedJob], failed: Failed) -> Vec<Result<Pushed>> {
+    if jobs.len() < HALVED || jobs.iter().any(|job| job.key.is_some()) {
+        return part(store, jobs, failed).await;
+    }
+    let (one, other) = jobs.split_at(jobs.len() / 2);
+    let (mut one, other) = tokio::join!(part(store, one, failed), part(store, other, failed));
+    one.extend(other);
+    one
 }
 
 /// Stores jobs of different ids and keys in one statement, or in those that its failure asks for.

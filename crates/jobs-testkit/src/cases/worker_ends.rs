@@ -12,7 +12,7 @@ use jobs_core::{
 };
 
 use super::worker_help::{
-    Gate, Work, elsewhere, look, push_all, short, state, until, work, worker,
+    Gate, Work, elsewhere, kept, look, push_all, short, state, until, work, worker,
 };
 use crate::kit::{Kit, QUEUE, grant, operator, permit, push};
 
@@ -208,7 +208,7 @@ async fn k5_a_handler_stuck_for_ever(kit: &Kit) {
                     Ok::<(), Failure>(())
                 }
             };
-            let worker = worker(store).concurrency(2).lease(short()).handle(handler);
+            let worker = worker(store).concurrency(2).lease(kept()).handle(handler);
             worker.run_until(async move { stop.notified().await }).await.expect("it starts")
         })
     };

@@ -35,6 +35,12 @@ pub fn short() -> Lease {
     Lease::new(Duration::from_secs(1)).expect("legal")
 }
 
+/// One of several seconds, where a job has to keep it: a busy machine may be late with a renewal by more
+/// than the shortest lease allows.
+pub fn kept() -> Lease {
+    Lease::new(Duration::from_secs(3)).expect("legal")
+}
+
 /// A worker on `store` and [`QUEUE`].
 pub fn worker(store: impl Queue) -> Worker {
     Worker::new(store).label("suite").queue(QUEUE, 1)

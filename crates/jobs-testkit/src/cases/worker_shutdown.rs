@@ -15,7 +15,7 @@ use jobs_core::{
 use tokio::{sync::Notify, time::sleep};
 
 use super::worker_help::{
-    Gate, Tally, Work, elsewhere, look, push_all, short, state, until, work, worker,
+    Gate, Tally, Work, elsewhere, kept, look, push_all, state, until, work, worker,
 };
 use crate::kit::{Kit, push};
 
@@ -100,13 +100,13 @@ async fn k8_a_drain_longer_than_a_lease(kit: &Kit) {
                 tally.ran(number);
                 context.shutting_down().await;
                 seen.store(!context.is_cancelled(), Ordering::SeqCst);
-                sleep(Duration::from_millis(3300)).await;
+                sleep(Duration::from_millis(4500)).await;
                 Ok::<(), Failure>(())
             }
         }
     };
     let stop = async { until("it runs", || async { tally.runs() == 1 }).await };
-    let runs = worker(store.clone()).lease(short()).handle(handler).run_until(stop);
+    let runs = worker(store.clone()).lease(kept()).handle(handler).run_until(stop);
     let sweeps = async {
         until("it is done", || async {
             store.sweep().await.expect("the store answers");
