@@ -143,7 +143,9 @@ impl Sender {
         let updates: Vec<Document> = news.into_iter().map(note).collect();
         let update = doc! {
             "update": db.name("wake"), "updates": updates, "ordered": false,
-            "writeConcern": { "w": 1, "j": false },
+            // Streams see what a majority has on disk: without this a lone note waits for the next
+            // flush of the journal, 100 ms apart.
+            "writeConcern": { "w": 1, "j": true },
         };
         // A case of the suite cuts the calls' connections, not this one's.
         let sent = async {

@@ -50,16 +50,28 @@ pub(crate) async fn all(store: &Postgres, jobs: &[AuthorizedJob]) -> Vec<Result<
             let mut answers = Vec::with_capacity(jobs.len());
             for chunk in jobs.chunks(CHUNK) {
                 answers.extend(push(store, chunk, Failed::Whole).await);
+                if fail_rest(&mut answers, jobs.len()) {
+                    break;
+                }
             }
             answers
         }
     }
 }
 
+/// Where one of a push has failed, those after it are not sent: one of the same id or key would take
+/// what is the first one's, and each would wait as long for a server that is away.
+fn fail_rest(answers: &mut Vec<Result<Pushed>>, count: usize) -> bool {
+    let error = answers.iter().find_map(|answer| answer.as_ref().err().cloned());
+    let Some(error) = error else { return false };
+    answers.resize_with(count, || Err(error.clone()));
+    true
+}
+
 /// What becomes of a statement's jobs when it fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failed {
-    /// None is stored: they are of one push.
+    /// None of it is stored: they are of one push.
     Whole,
     /// They are of several pushes, and what one meets is not the others' (P7): again by halves, which
     /// finds the one in twenty statements of five hundred pushes.
@@ -67,7 +79,7 @@ enum Failed {
 }
 
 /// Stores jobs in order, the first of an id or key wins; each is answered by what became of its own
-/// statement.
+/// statement, or of one before it.
 async fn push(store: &Postgres, jobs: &[AuthorizedJob], failed: Failed) -> Vec<Result<Pushed>> {
     let mut answers = Vec::with_capacity(jobs.len());
     let mut rest = jobs;
@@ -80,6 +92,9 @@ async fn push(store: &Postgres, jobs: &[AuthorizedJob], failed: Failed) -> Vec<R
             answers.extend(other);
         } else {
             answers.extend(part(store, head, failed).await);
+        }
+        if failed == Failed::Whole && fail_rest(&mut answers, jobs.len()) {
+            break;
         }
         rest = tail;
     }
