@@ -1,4 +1,4 @@
-//! The style sheet and the script, under names that change with their content.
+//! The style sheet, the script and the icon, under names that change with their content.
 
 use axum::{
     Router,
@@ -9,6 +9,7 @@ use axum::{
 
 const STYLE: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
+const ICON: &str = include_str!("../assets/icon.svg");
 
 /// FNV-1a: tells versions apart, and guards nothing.
 const fn hash(text: &str) -> u64 {
@@ -30,10 +31,15 @@ pub(crate) fn script_path() -> String {
     format!("/assets/{:016x}.js", hash(SCRIPT))
 }
 
+pub(crate) fn icon_path() -> String {
+    format!("/assets/{:016x}.svg", hash(ICON))
+}
+
 pub(crate) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
     Router::new()
         .route(&style_path(), get(async || asset("text/css; charset=utf-8", STYLE)))
         .route(&script_path(), get(async || asset("text/javascript; charset=utf-8", SCRIPT)))
+        .route(&icon_path(), get(async || asset("image/svg+xml", ICON)))
 }
 
 fn asset(kind: &'static str, text: &'static str) -> Response {

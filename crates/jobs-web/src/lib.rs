@@ -35,7 +35,7 @@
 //!   anything. The Grant's scope decides what is seen: a tenant's shows that tenant, an operator's
 //!   all, narrowed by `?tenant=` if it is wanted. A button is shown where its action is granted, and
 //!   asked for again when it is pressed. Another tenant's id is answered as an unknown one.
-//! - **Only the style sheet and the script are served without a Grant**; they say nothing about jobs.
+//! - **Only the style sheet, the script and the icon are served without a Grant**; they say nothing about jobs.
 //! - **Cross-site posts are refused.** A browser says where a post comes from: `Sec-Fetch-Site` must be
 //!   `same-origin` (or `none`, typed by the user), and in browsers that do not send it, the host of
 //!   `Origin` must be the request's. A request with neither header is no browser's, so it carries no

@@ -68,7 +68,7 @@ const fn post(path: &'static str, action: &'static str, to: To) -> Route {
     Route { method: "POST", path, action, to }
 }
 
-/// Every route but those of the style sheet and the script.
+/// Every route but those of the style sheet, the script and the icon.
 pub const ROUTES: &[Route] = &[
     get("/", To::Jobs),
     get("/jobs/{tenant}/{id}", To::Job),

@@ -78,7 +78,7 @@ fn document(base: &str, title: &str, nav: &Markup, body: &Markup) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) " · jobs" }
-                link rel="icon" href="data:,";
+                link rel="icon" type="image/svg+xml" href={ (base) (assets::icon_path()) };
                 link rel="stylesheet" href={ (base) (assets::style_path()) };
                 script src={ (base) (assets::script_path()) } defer {}
             }
