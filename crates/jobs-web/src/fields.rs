@@ -30,10 +30,10 @@ impl Fields {
         found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
     }
 
-    /// The same, without what a store could choke on.
+    /// The same, without what a store or a page could choke on.
     pub fn search(&self, name: &str) -> Option<String> {
-        let text = self.text(name)?.replace('\0', "\u{fffd}");
-        Some(text.chars().take(SEARCHED).collect())
+        let text = self.text(name)?.chars().take(SEARCHED);
+        Some(text.map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect())
     }
 
     /// What it stands for; `None` where it stands for nothing.

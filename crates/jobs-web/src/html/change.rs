@@ -5,7 +5,7 @@ use axum::response::Response;
 use jobs_core::{JobRef, json::Changed, words::count};
 use maud::{Markup, html};
 
-use super::{At, job_path, jobs::capital, page as whole, see_other};
+use super::{At, home, job_path, jobs::capital, page as whole, see_other};
 use crate::{
     answer::Refused,
     app::Asked,
@@ -36,10 +36,14 @@ pub(crate) async fn page(asked: &Asked<'_>, verb: JobVerb) -> Result<Response, R
 
 /// The list that it came from: read as a filter and written again, so it leads nowhere else.
 fn back(asked: &Asked<'_>) -> String {
+    format!("{}{}", home(asked.base), query(asked))
+}
+
+fn query(asked: &Asked<'_>) -> String {
     let query = asked.fields.text("back").unwrap_or_default();
     let fields = Fields::parse(query.trim_start_matches('?').as_bytes());
     let filter = Filter::of(&fields, asked.is_operator(), MOST[0]);
-    format!("{}/{}", asked.base, filter.query())
+    filter.query()
 }
 
 fn question(asked: &Asked<'_>, verb: JobVerb, jobs: &[JobRef]) -> Markup {
@@ -58,7 +62,7 @@ fn question(asked: &Asked<'_>, verb: JobVerb, jobs: &[JobRef]) -> Markup {
         p { (what) }
         form method="post" action={ (asked.base) "/" (verb.as_str()) } {
             input type="hidden" name="sure" value="yes";
-            input type="hidden" name="back" value=[asked.fields.text("back")];
+            input type="hidden" name="back" value=(query(asked));
             @for job in jobs { input type="hidden" name="job" value=(job); }
             div.verbs {
                 button #sure class=(verb.as_str()) autofocus { (capital(verb.as_str())) " " (many) }

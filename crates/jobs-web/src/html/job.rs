@@ -12,7 +12,7 @@ use jobs_core::{
 };
 use maud::{Markup, html};
 
-use super::{At, called, full_time, jobs::capital, lines, page as whole, state, txt};
+use super::{At, called, full_time, home, jobs::capital, lines, page as whole, state, txt};
 use crate::{answer::Refused, app::Asked, verbs::JobVerb};
 
 /// Bytes of a payload that are shown; the JSON API has all of it.
@@ -36,7 +36,7 @@ pub(crate) async fn page(asked: &Asked<'_>) -> Result<Response, Refused> {
     let facts = Facts::of_job(asked.store(), &asked.permit()?, &record).await?;
     let job = &record.view.job;
     let body = html! {
-        p.crumb { a href={ (asked.base) "/" } { "Jobs" } }
+        p.crumb { a href=(home(asked.base)) { "Jobs" } }
         h1 { (txt(&job.name)) " " (state(record.view.state)) }
         div #live data-live {
             (verbs(asked, &record).await)
@@ -130,7 +130,7 @@ fn facts_of(asked: &Asked<'_>, record: &JobRecord) -> Markup {
     html! {
         dl {
             dt { "Id" } dd { code { (job.id) } }
-            dt { "Queue" } dd { a href={ (asked.base) "/?queue=" (job.queue) } { (txt(&job.queue)) } }
+            dt { "Queue" } dd { a href={ (home(asked.base)) "?queue=" (job.queue) } { (txt(&job.queue)) } }
             dt { "Tenant" } dd { (job.tenant) }
             dt { "Pushed" } dd { (full_time(view.pushed_at, now)) }
             dt { "By" } dd dir="auto" { (txt(&job.authorized_by)) ", to do " code { (txt(&job.action)) } }

@@ -11,7 +11,7 @@ use jobs_core::{
 };
 use maud::{Markup, html};
 
-use super::{At, job_path, page as whole, see_other, state, time, txt};
+use super::{At, home, job_path, page as whole, see_other, state, time, txt};
 use crate::{
     answer::Refused,
     app::Asked,
@@ -73,7 +73,7 @@ fn states(asked: &Asked<'_>, filter: &Filter) -> Markup {
     let tab = |words: &str, state: Option<State>| {
         let query = filter.with_state(state).query();
         let current = (filter.state == state).then_some("true");
-        html! { a href={ (asked.base) "/" (query) } aria-current=[current] { (words) } }
+        html! { a href={ (home(asked.base)) (query) } aria-current=[current] { (words) } }
     };
     html! {
         nav.tabs aria-label="States" {
@@ -90,15 +90,15 @@ fn form(asked: &Asked<'_>, filter: &Filter) -> Markup {
         }
     };
     html! {
-        form.filter #filter method="get" action={ (asked.base) "/" } role="search" aria-label="Filter" {
+        form.filter #filter method="get" action=(home(asked.base)) role="search" aria-label="Filter" {
             @if let Some(state) = filter.state { input type="hidden" name="state" value=(state); }
             (field("queue", "Queue", filter.queue.as_deref()))
             @if asked.is_operator() { (field("tenant", "Tenant", filter.tenant.as_deref())) }
             (field("name", "Name", filter.name.as_deref()))
             (field("cause", "Cause has", filter.cause.as_deref()))
-            (field("id", "Job id", asked.fields.text("id")))
+            (field("id", "Job id", asked.fields.search("id").as_deref()))
             button { "Filter" }
-            @if filter.is_any() { a href={ (asked.base) "/" } { "Clear" } }
+            @if filter.is_any() { a href=(home(asked.base)) { "Clear" } }
         }
     }
 }
@@ -108,7 +108,7 @@ fn wrong(asked: &Asked<'_>, filter: &Filter) -> Markup {
         p.banner role="status" {
             "Nothing can match: what is given as " (filter.wrong.join(" and "))
             " is none. Names have lower-case letters, digits, and . _ : - between them. "
-            a href={ (asked.base) "/" } { "Clear the filter" }
+            a href=(home(asked.base)) { "Clear the filter" }
         }
     }
 }
@@ -118,7 +118,7 @@ fn none(asked: &Asked<'_>, filter: &Filter) -> Markup {
         @if filter.is_any() || filter.after.is_some() {
             div.empty {
                 p { strong { "Nothing matches." } }
-                p { a href={ (asked.base) "/" } { "Show all jobs" } }
+                p { a href=(home(asked.base)) { "Show all jobs" } }
             }
         } @else {
             div.empty {
@@ -202,10 +202,10 @@ fn end(asked: &Asked<'_>, filter: &Filter, page: &Page) -> Markup {
         }
         nav.pages aria-label="More jobs" {
             @if filter.after.is_some() {
-                a href={ (asked.base) "/" (filter.after(None).query()) } { "Newest" }
+                a href={ (home(asked.base)) (filter.after(None).query()) } { "Newest" }
             }
             @if page.next.is_some() {
-                a rel="next" href={ (asked.base) "/" (filter.after(page.next.as_ref()).query()) } { "Older" }
+                a rel="next" href={ (home(asked.base)) (filter.after(page.next.as_ref()).query()) } { "Older" }
             }
         }
     }

@@ -39,16 +39,16 @@ fn page(asked: &Asked<'_>, at: At, title: &str, body: &Markup) -> Response {
         None => "all tenants".to_owned(),
     };
     let links = [
-        (At::Jobs, "/", "Jobs"),
-        (At::Queues, "/queues", "Queues"),
-        (At::Tenants, "/tenants", "Tenants"),
-        (At::Workers, "/workers", "Workers"),
+        (At::Jobs, home(asked.base).to_owned(), "Jobs"),
+        (At::Queues, format!("{}/queues", asked.base), "Queues"),
+        (At::Tenants, format!("{}/tenants", asked.base), "Tenants"),
+        (At::Workers, format!("{}/workers", asked.base), "Workers"),
     ];
     let nav = html! {
         nav aria-label="Pages" {
             @for (to, path, words) in links {
                 @if to != At::Tenants || asked.is_operator() {
-                    a href={ (asked.base) (path) } aria-current=[(to == at).then_some("page")] { (words) }
+                    a href=(path) aria-current=[(to == at).then_some("page")] { (words) }
                 }
             }
         }
@@ -60,11 +60,11 @@ fn page(asked: &Asked<'_>, at: At, title: &str, body: &Markup) -> Response {
 /// Says what went wrong, and nothing else.
 pub(crate) fn refused(base: &str, refused: &Refused) -> Response {
     let title = refused.status.canonical_reason().unwrap_or("Refused");
-    let nav = html! { nav aria-label="Pages" { a href={ (base) "/" } { "Jobs" } } };
+    let nav = html! { nav aria-label="Pages" { a href=(home(base)) { "Jobs" } } };
     let body = html! {
         h1 { (title) }
         p.banner.bad role="alert" { (txt(&refused.words)) }
-        p { a href={ (base) "/" } { "To the list of jobs" } }
+        p { a href=(home(base)) { "To the list of jobs" } }
     };
     (refused.status, Html(document(base, title, &nav, &body).into_string())).into_response()
 }
@@ -129,6 +129,11 @@ fn number(of: Count) -> String {
 
 fn state(of: State) -> Markup {
     html! { span class={ "state " (of.as_str()) } { (of.as_str()) } }
+}
+
+/// The list of jobs: a nested router has its first page without a slash at the end.
+fn home(base: &str) -> &str {
+    if base.is_empty() { "/" } else { base }
 }
 
 fn job_path(base: &str, job: &JobRef) -> String {

@@ -6,7 +6,7 @@ use axum::response::Response;
 use jobs_core::{Timestamp, admin::Pause, permit::Tune, view::Lanes, words::until};
 use maud::{Markup, html};
 
-use super::{At, chart::chart, length, number, page as whole, see_other};
+use super::{At, chart::chart, home, length, number, page as whole, see_other};
 use crate::{
     answer::Refused,
     app::Asked,
@@ -78,7 +78,7 @@ fn list(asked: &Asked<'_>, queue: &str, state: Option<&str>) -> String {
     let state = state.map(|state| format!("&state={state}")).unwrap_or_default();
     let tenant = asked.fields.text("tenant").filter(|_| asked.is_operator());
     let tenant = tenant.map(|tenant| format!("&tenant={tenant}")).unwrap_or_default();
-    format!("{}/?queue={queue}{tenant}{state}", asked.base)
+    format!("{}?queue={queue}{tenant}{state}", home(asked.base))
 }
 
 pub(super) fn too_many() -> Markup {
@@ -90,10 +90,10 @@ pub(super) fn too_many() -> Markup {
 }
 
 pub(super) fn narrow(asked: &Asked<'_>, path: &str) -> Markup {
-    let tenant = asked.fields.text("tenant");
+    let tenant = asked.fields.search("tenant");
     html! {
         form.filter #filter method="get" action={ (asked.base) (path) } role="search" aria-label="Filter" {
-            label { span { "Tenant" } input name="tenant" value=[tenant] autocomplete="off" spellcheck="false"; }
+            label { span { "Tenant" } input name="tenant" value=[tenant.as_deref()] autocomplete="off" spellcheck="false"; }
             button { "Filter" }
             @if tenant.is_some() { a href={ (asked.base) (path) } { "Clear" } }
         }

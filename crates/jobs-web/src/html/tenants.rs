@@ -4,7 +4,7 @@ use axum::{http::StatusCode, response::Response};
 use jobs_core::{view::Lanes, words::grouped};
 use maud::html;
 
-use super::{At, chart::chart, length, number, page as whole, queues::too_many};
+use super::{At, chart::chart, home, length, number, page as whole, queues::too_many};
 use crate::{answer::Refused, app::Asked, sums::by_tenant};
 
 /// Refuses a tenant's user before the store is asked.
@@ -44,13 +44,13 @@ pub(crate) async fn page(asked: &Asked<'_>) -> Result<Response, Refused> {
                         tbody {
                             @for (tenant, sum) in sorted {
                                 tr {
-                                    th scope="row" { a href={ (asked.base) "/?tenant=" (tenant) } { (tenant) } }
+                                    th scope="row" { a href={ (home(asked.base)) "?tenant=" (tenant) } { (tenant) } }
                                     td.n { (number(sum.waiting)) }
                                     td.n { (length(sum.oldest)) }
                                     td.n { (number(sum.running)) }
                                     td.n { (share(sum.running.number, running)) }
                                     td.n { a.some[sum.parked.number > 0]
-                                        href={ (asked.base) "/?tenant=" (tenant) "&state=parked" } { (number(sum.parked)) } }
+                                        href={ (home(asked.base)) "?tenant=" (tenant) "&state=parked" } { (number(sum.parked)) } }
                                     td.n { (share(sum.hour().iter().sum(), ended)) }
                                     td { (chart(sum, tenant)) }
                                     td.n { a href={ (asked.base) "/queues?tenant=" (tenant) } { (weights(&sum.weights)) } }

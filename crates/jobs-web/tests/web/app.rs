@@ -145,7 +145,10 @@ pub async fn send(app: &Router, request: Request<Body>) -> Answer {
 /// Of a page of the router's.
 pub async fn get(app: &Router, who: &Who, path: &str) -> Answer {
     let path = if path.starts_with(BASE) { path.to_owned() } else { format!("{BASE}{path}") };
-    let path = path.strip_suffix('/').filter(|path| *path == BASE).unwrap_or(&path);
+    // Its first page is nested without a slash at the end.
+    let first = path.strip_prefix(BASE).and_then(|rest| rest.strip_prefix('/'));
+    let first = first.filter(|rest| rest.is_empty() || rest.starts_with('?'));
+    let path = first.map_or(path.clone(), |query| format!("{BASE}{query}"));
     let request = Request::get(path).header("x-who", who.header());
     send(app, request.body(Body::empty()).expect("a request")).await
 }

@@ -29,7 +29,7 @@ async fn every_link_leads_somewhere(place: &Place) {
     kit::push(&*store, kit::job("globex")).await;
     kit::take_one(&*store).await;
     for who in [Who::Operator, Who::Member("acme")] {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![format!("{BASE}/")]);
+        let (mut seen, mut open) = (BTreeSet::new(), vec![BASE.to_owned()]);
         while let Some(path) = open.pop() {
             let path = path.split('#').next().unwrap_or_default().to_owned();
             // Forms that post.
@@ -40,6 +40,7 @@ async fn every_link_leads_somewhere(place: &Place) {
                 continue;
             }
             assert!(path.starts_with(BASE), "{path} leads away");
+            assert!(!path.starts_with(&format!("{BASE}/?")), "{path} is nested without a slash");
             let answer = get(&app, &who, &path).await;
             assert_eq!(answer.status, StatusCode::OK, "{who:?} {path}: {}", answer.body);
             let policy = answer.header("content-security-policy");
@@ -86,7 +87,7 @@ async fn a_job_is_shown_with_all_that_is_known(place: &Place) {
         "traceparent",
         "system:suite",
         "work.do",
-        "Retry, attempt 1",
+        "Retry</strong>, attempt 1",
         "Running",
     ]);
     running
@@ -125,13 +126,13 @@ async fn why_a_job_is_not_running(place: &Place) {
     get(&app, &who, &path).await.says(&["It is in line", "one of 1 job of its tenant"]);
     post(&app, &who, "/pause", "queue=work&minutes=5").await;
     get(&app, &who, &path).await.says(&["is paused until", "by ada"]);
-    let later = jobs_core::RunAt::After(Duration::from_secs(7200));
+    let later = jobs_core::RunAt::After(Duration::from_secs(7230));
     let later = kit::push(&*store, Job { run_at: later, ..kit::job("globex") }).await;
     let path = format!("/jobs/{}", later.job_ref());
-    get(&app, &Who::Operator, &path).await.says(&["It is due ", "(in 1h 59m)"]);
+    get(&app, &Who::Operator, &path).await.says(&["It is due ", "(in 2h)"]);
     let gone = parked(&*store, kit::job("globex").on("mail"), "no route\nat all").await;
     let path = format!("/jobs/{}", gone.job_ref());
-    get(&app, &Who::Operator, &path).await.says(&["It gave up after attempt 1: no route."]);
+    get(&app, &Who::Operator, &path).await.says(&["It gave up after attempt 1 of 5: no route."]);
 }
 
 fn a_worker() -> Worker {
