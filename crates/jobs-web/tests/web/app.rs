@@ -31,7 +31,7 @@ pub enum Who {
 }
 
 impl Who {
-    fn header(&self) -> String {
+    pub fn header(&self) -> String {
         match self {
             Self::Nobody => String::new(),
             Self::Member(tenant) => format!("member {tenant}"),

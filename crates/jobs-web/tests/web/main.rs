@@ -6,16 +6,19 @@ use jobs_testkit::harness::REQUIRE;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 mod app;
+mod browser;
 mod hostile;
 mod list;
 mod pages;
 mod place;
+mod seen;
 mod walk;
 
 use place::{Kind, Place};
 
 /// A test's name, and what it does on a store.
-type Test = (&'static str, for<'a> fn(&'a Place) -> Running<'a>);
+type Test = (&'static str, Run);
+type Run = for<'a> fn(&'a Place) -> Running<'a>;
 type Running<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// Names tests after their functions.
@@ -36,20 +39,39 @@ fn main() -> ExitCode {
             eprintln!("{kind:?} is not here, its tests are skipped: {why}");
         }
         for (name, test) in [walk::TESTS, list::TESTS, pages::TESTS, hostile::TESTS].concat() {
-            let (why, skips) = (missing.clone(), missing.is_some() && !required);
-            let trial = Trial::test(format!("{kind:?}::{name}").to_lowercase(), move || {
-                if let Some(why) = why {
-                    return Err(Failed::from(why));
-                }
-                let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-                let runtime = runtime.map_err(|error| Failed::from(error.to_string()))?;
-                let place = Place::new(kind);
-                runtime.block_on(test(&place));
-                place.remove();
-                Ok(())
-            });
-            trials.push(trial.with_ignored_flag(skips));
+            let name = format!("{kind:?}::{name}").to_lowercase();
+            trials.push(trial(name, kind, test, missing.clone(), required));
         }
     }
+    // Stores answer alike; a browser is slow.
+    let missing = browser::missing();
+    if let (Some(why), false) = (&missing, required) {
+        eprintln!("no browser is here, its tests are skipped: {why}");
+    }
+    for (name, test) in seen::TESTS {
+        trials.push(trial(
+            format!("browser::{name}"),
+            Kind::Sqlite,
+            *test,
+            missing.clone(),
+            required,
+        ));
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn trial(name: String, kind: Kind, test: Run, missing: Option<String>, required: bool) -> Trial {
+    let skips = missing.is_some() && !required;
+    let trial = Trial::test(name, move || {
+        if let Some(why) = missing {
+            return Err(Failed::from(why));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failed::from(error.to_string()))?;
+        let place = Place::new(kind);
+        runtime.block_on(test(&place));
+        place.remove();
+        Ok(())
+    });
+    trial.with_ignored_flag(skips)
 }
