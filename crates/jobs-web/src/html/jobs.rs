@@ -171,7 +171,8 @@ fn list(asked: &Asked<'_>, filter: &Filter, page: &Page, verbs: &[JobVerb]) -> M
 fn row(asked: &Asked<'_>, page: &Page, view: &JobView, can_pick: bool) -> Markup {
     let (job, named) = (&view.job, view.job.job_ref());
     let at = view.finished_at.or_else(|| due(job.run_at));
-    let cause = view.last_cause.as_ref().map(|cause| txt(&cut(cause.as_str(), CAUSE)));
+    let cause = view.last_cause.as_ref().map(|cause| cut(cause.as_str(), CAUSE).replace('\n', " "));
+    let cause = cause.map(|cause| txt(&cause));
     html! {
         tr {
             @if can_pick {
