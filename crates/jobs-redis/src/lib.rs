@@ -28,6 +28,7 @@
 //! | the keys | `src/op/prelude.lua`, `src/keys.rs` |
 //! | who is next, and why | `docs/ARCHITECTURE.md`, `src/op/reserve.lua` |
 
+mod client;
 mod db;
 mod error;
 mod keys;
