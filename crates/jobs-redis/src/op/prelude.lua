@@ -269,10 +269,10 @@ end
 
 local function is_expired(h) return h.s == RUNNING and (tonumber(h.u) or 0) <= NOW end
 
--- One more ended in this minute: `d` done, `x` failed.
-local function count_minute(q, t, kind)
+-- More ended in this minute: `d` done, `x` failed.
+local function count_minute(q, t, kind, count)
   local key, minute = minutes_key(q, t), NOW - NOW % 60000
-  if call('HINCRBY', key, text(minute) .. kind, 1) == 1 then
+  if call('HINCRBY', key, text(minute) .. kind, count) == count then
     call('PEXPIRE', key, 2 * 3600000)
     if call('HLEN', key) > 130 then
       for _, field in ipairs(call('HKEYS', key)) do
@@ -303,9 +303,9 @@ local function end_run(h, state, outcome, cause, with)
   -- What an operator cancelled did not fail, unless its holder was lost.
   if state == CANCELLED and outcome ~= LOST then return end
   if outcome == '0' then
-    count_minute(h.q, h.T, 'd')
+    count_minute(h.q, h.T, 'd', 1)
   elseif outcome == '1' or outcome == '2' or outcome == LOST then
-    count_minute(h.q, h.T, 'x')
+    count_minute(h.q, h.T, 'x', 1)
   end
 end
 
