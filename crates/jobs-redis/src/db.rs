@@ -34,11 +34,14 @@ const CLIENTS: usize = 4;
 /// Between two attempts while a slot or a master moves: the first, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
 
+/// The client of one runtime, once it is connected.
+type Cell = Arc<OnceCell<Own<Client>>>;
+
 /// The connections of one handle.
 #[derive(Debug)]
 pub(crate) struct Db {
     pub options: Arc<Options>,
-    clients: Mutex<Vec<(Id, Arc<OnceCell<Own<Client>>>)>>,
+    clients: Mutex<Vec<(Id, Cell)>>,
     shards: OnceCell<u32>,
 }
 
