@@ -177,7 +177,10 @@ async fn ahead() {
     let store = fixture.make(&namespace, Retention::default()).await;
     let month = Duration::from_secs(30 * 24 * 3600);
     let pushed = checked(job("acme").after(month));
-    assert_eq!(store.enqueue(&[pushed.clone()]).await.remove(0).ok(), Some(Pushed::Stored));
+    assert_eq!(
+        store.enqueue(std::slice::from_ref(&pushed)).await.remove(0).ok(),
+        Some(Pushed::Stored)
+    );
     for _ in 0..29 {
         fixture.age(&namespace, Duration::from_secs(24 * 3600)).await;
         store.sweep().await.expect("it answers");
