@@ -13,8 +13,10 @@ pub struct Tally {
     failed: u64,
     /// The announced binary that gave no result yet.
     open: Option<String>,
-    /// What failed without being a failed test, in words.
+    /// What failed, in words.
     findings: Vec<String>,
+    /// How long each binary's tests took, in seconds.
+    took: Vec<(f64, String)>,
 }
 
 impl Tally {
@@ -25,14 +27,21 @@ impl Tally {
         if let Some(binary) = heading {
             self.close();
             self.open = Some(binary.to_owned());
+        } else if let Some(test) = failed(line) {
+            let binary = self.binary();
+            self.findings.push(format!("{test} failed in {binary}"));
         } else if let Some(result) = line.strip_prefix("test result: ") {
+            let binary = self.binary();
+            let took = result
+                .rsplit_once("finished in ")
+                .and_then(|(_, took)| took.strip_suffix('s').and_then(|took| took.parse().ok()));
+            self.took.extend(took.map(|took| (took, binary.clone())));
             let count = |word| count(result, word);
             self.passed += count("passed");
             self.failed += count("failed");
             for word in ["ignored", "filtered out"] {
                 let skipped = count(word);
                 if skipped > 0 {
-                    let binary = self.open.as_deref().unwrap_or("a test binary");
                     self.findings.push(format!("{skipped} tests were {word} in {binary}"));
                     self.failed += skipped;
                 }
@@ -58,7 +67,7 @@ impl Tally {
         self.findings.push(finding);
     }
 
-    /// What failed without being a failed test, in words.
+    /// What failed, in words.
     pub fn findings(&self) -> &[String] {
         &self.findings
     }
@@ -66,6 +75,16 @@ impl Tally {
     /// Did something pass and nothing fail?
     pub fn is_good(&self) -> bool {
         self.failed == 0 && self.passed > 0
+    }
+
+    /// The binaries that took longest, in seconds, the longest first.
+    pub fn slowest(&mut self, most: usize) -> &[(f64, String)] {
+        self.took.sort_by(|one, other| other.0.total_cmp(&one.0));
+        &self.took[..most.min(self.took.len())]
+    }
+
+    fn binary(&self) -> String {
+        self.open.clone().unwrap_or_else(|| "a test binary".to_owned())
     }
 
     fn close(&mut self) {
@@ -80,6 +99,12 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed", self.passed, self.failed)
     }
+}
+
+/// The test that `test the::name ... FAILED` names; libtest-mimic aligns the dots.
+fn failed(line: &str) -> Option<&str> {
+    let (test, end) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    (end == "FAILED").then_some(test.trim_end())
 }
 
 /// The number before `word` in `ok. 3 passed; 0 failed; ...`.
@@ -148,8 +173,22 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_test_is_counted_once() {
-        let tally = tally(&result(4, 1, 0, 0), false);
-        assert_eq!((tally.to_string().as_str(), tally.is_good()), ("4 passed, 1 failed", false));
+    fn a_failed_test_is_named_and_counted_once() {
+        for line in ["test a::b ... FAILED", "test a::b      ... FAILED"] {
+            let run = format!("     Running tests/a.rs (a-1)\n{line}\n{}", result(4, 1, 0, 0));
+            let tally = tally(&run, false);
+            let said = (tally.to_string(), tally.is_good());
+            assert_eq!(said, ("4 passed, 1 failed".to_owned(), false));
+            assert_eq!(tally.findings(), ["a::b failed in tests/a.rs (a-1)"]);
+        }
+    }
+
+    #[test]
+    fn the_slowest_come_first() {
+        let slow = result(1, 0, 0, 0).replace("0.01", "61.50");
+        let run = format!("     Running a\n{}     Running b\n{slow}", result(1, 0, 0, 0));
+        let mut tally = tally(&run, true);
+        assert_eq!(tally.slowest(1), [(61.5, "b".to_owned())]);
+        assert_eq!(tally.slowest(9).len(), 2);
     }
 }

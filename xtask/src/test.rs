@@ -23,6 +23,9 @@ pub fn run(store: Option<&str>, install: bool) -> ExitCode {
     if let Err(error) = test(store, install, &mut tally) {
         tally.fail(error);
     }
+    for (took, binary) in tally.slowest(12) {
+        println!("{took:>7.1} s {binary}");
+    }
     for finding in tally.findings() {
         println!("not good: {finding}");
     }
@@ -48,6 +51,8 @@ fn test(wanted: Option<&str>, install: bool, tally: &mut Tally) -> Result<(), St
     cargo.args(["test", "--locked", "--no-fail-fast"]).env(REQUIRE, "1");
     // Colour would have to be taken off again to read the lines.
     cargo.env("CARGO_TERM_COLOR", "never");
+    // Cases that panic on purpose would print traces, of seconds each in a build for tests.
+    cargo.env("RUST_BACKTRACE", "0");
     match wanted {
         Some(_) => cargo.args(stores.iter().flat_map(|store| ["--package", store.package])),
         None => cargo.arg("--workspace"),

@@ -14,6 +14,8 @@
 //! | what a stale worker is refused by | [`claim`] |
 //! | how a run ends | [`outcome`] |
 //! | how jobs are run | [`handler`], [`context`], [`worker`] |
+//! | why jobs are not running | [`doctor`] |
+//! | what operators are told | [`view`], as JSON [`json`], in words [`words`] |
 //!
 //! The laws are written as bullets that end with the name of the case that proves them; the case
 //! of that name is in the testkit's suite and runs on every driver.
@@ -22,12 +24,14 @@ pub mod admin;
 pub mod authorized;
 pub mod claim;
 pub mod context;
+pub mod doctor;
 pub mod driver;
 pub mod error;
 pub mod ext;
 pub mod grant;
 pub mod handler;
 pub mod job;
+pub mod json;
 pub mod names;
 pub mod outcome;
 pub mod payload;
@@ -41,6 +45,7 @@ pub mod state;
 pub mod time;
 pub mod view;
 pub mod wake;
+pub mod words;
 pub mod worker;
 
 pub use admin::Admin;

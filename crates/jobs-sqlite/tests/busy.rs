@@ -149,28 +149,38 @@ async fn a_clock_that_was_ahead_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_does_not_wait_behind_pushes() {
-    let shared = shared().await;
+    let mut shared = shared().await;
     let store = Sqlite::open(shared.options.clone()).await.unwrap();
     assert_eq!(store.enqueue(&jobs(1)).await.remove(0).unwrap(), Pushed::Stored);
     let own = store.open_own().await.unwrap();
     let held = own.reserve(&wish()).await.unwrap().deliveries;
     let claims: Vec<_> = held.into_iter().map(|held| held.claim).collect();
-    let done = Arc::new(AtomicUsize::new(0));
-    let push = |_| {
-        let (store, done, jobs) = (store.clone(), done.clone(), jobs(1000));
+    let (asked, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let lists: Vec<_> = (0..60).map(|_| jobs(1000)).collect();
+    let push = |jobs: Vec<_>| {
+        let (store, asked, done) = (store.clone(), asked.clone(), done.clone());
         tokio::spawn(async move {
-            let stored = store.enqueue(&jobs).await.into_iter().all(|pushed| pushed.is_ok());
+            let mut push = store.enqueue(&jobs);
+            // The first poll puts it into the line.
+            let first =
+                poll_fn(|context| Poll::Ready(push.as_mut().poll(context).is_ready())).await;
+            assert!(!first, "nobody can write yet");
+            asked.fetch_add(1, Relaxed);
+            let stored = push.await.into_iter().all(|pushed| pushed.is_ok());
             done.fetch_add(1, Relaxed);
             stored
         })
     };
-    let pushes: Vec<_> = (0..60).map(push).collect();
-    // All are asked for by now, or will be before this is answered.
-    while done.load(Relaxed) == 0 {
+    query("BEGIN IMMEDIATE").execute(&mut shared.other).await.unwrap();
+    let pushes: Vec<_> = lists.into_iter().map(push).collect();
+    while asked.load(Relaxed) < 60 {
         tokio::task::yield_now().await;
     }
     let lease = Lease::new(Duration::from_secs(20)).unwrap();
-    assert_eq!(own.renew(lease, &claims).await.unwrap(), [Renewed::Held]);
+    let mut renewal = Box::pin(own.renew(lease, &claims));
+    assert!(!polled(&mut renewal, 1).await, "nobody can write yet");
+    query("ROLLBACK").execute(&mut shared.other).await.unwrap();
+    assert_eq!(renewal.await.unwrap(), [Renewed::Held]);
     let before = done.load(Relaxed);
     assert!(before < 30, "{before} of 60 pushes were done before the renewal");
     for push in pushes {

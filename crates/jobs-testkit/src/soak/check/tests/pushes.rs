@@ -134,7 +134,14 @@ fn the_clock_drifts_nowhere() {
     read(&[(100, 5), (500, 60), (900, 120)]).finds(CLOCK, "it drifted by 113 ms");
     let jump: &[(i64, i64)] = &[(100, 5), (500, 60_000), (900, 60_010)];
     read(jump).finds(CLOCK, "it jumped");
-    let mut ahead = read(jump);
-    ahead.say(300, "w2.2", Event::Up { cut: None, clock: 60_000 });
-    ahead.in_order();
+    let jumped = |readings| {
+        let mut ahead = read(readings);
+        ahead.say(300, "w2.2", Event::Up { cut: None, clock: 60_000 });
+        ahead
+    };
+    jumped(jump).in_order();
+    // The first one shows the commit that jumped, which was a while before.
+    jumped(&[(100, 5), (500, 59_668), (900, 60_000), (9000, 60_001)]).in_order();
+    let late = &[(100, 5), (500, 60_000), (7000, 60_000), (9000, 60_332)];
+    jumped(late).finds(CLOCK, "it drifted by 330 ms");
 }
