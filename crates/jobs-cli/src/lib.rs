@@ -38,3 +38,4 @@ mod worker;
 
 pub use command::Command;
 pub use jobs::Jobs;
+pub use stop::advised;

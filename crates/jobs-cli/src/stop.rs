@@ -10,7 +10,7 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const REFUSED: u8 = 2;
 
 /// An application's own error.
-pub(crate) type AnyError = Box<dyn AnError + Send + Sync>;
+pub type AnyError = Box<dyn AnError + Send + Sync>;
 
 /// A command's early end.
 #[derive(Debug)]
@@ -56,8 +56,9 @@ pub(crate) fn not_opened(error: &AnyError) -> String {
     format!("the store cannot be opened: {}", advised(error))
 }
 
-/// An error with those that caused it, outermost first; advice for the first of a store's among them.
-pub(crate) fn advised(error: &AnyError) -> String {
+/// An error with those that caused it, outermost first, and with advice for the first of a store's
+/// among them: what `worker` and `jobs …` say of it, for an application's own commands.
+pub fn advised(error: &AnyError) -> String {
     let mut words = String::new();
     for error in causes(error) {
         let more = match error.downcast_ref::<Error>() {

@@ -14,6 +14,7 @@
 //! | what a stale worker is refused by | [`claim`] |
 //! | how a run ends | [`outcome`] |
 //! | how jobs are run | [`handler`], [`context`], [`worker`] |
+//! | how jobs get from an outbox into another store | [`relay`] |
 //!
 //! The laws are written as bullets that end with the name of the case that proves them; the case
 //! of that name is in the testkit's suite and runs on every driver.
@@ -33,6 +34,7 @@ pub mod outcome;
 pub mod payload;
 pub mod permit;
 pub mod queue;
+pub mod relay;
 pub mod reserve;
 pub mod retention;
 pub mod retry;

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use jobs_core::{
-    Admin, Forbidden, Grant, Job, JobId, Refusal, Scope, authorized, queue::Pushed,
-};
+use jobs_core::{Admin, Forbidden, Grant, Job, JobId, Pushed, Refusal, Scope, authorized};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{

@@ -69,7 +69,8 @@ async fn main() {
         Command::Jobs(command) => exit(operated(url, mailer).run(command).await.into()),
     };
     if let Err(error) = done {
-        eprintln!("error: {error}");
+        // What a store says, with what to do about it.
+        eprintln!("error: {}", jobs_cli::advised(&error));
         exit(1);
     }
 }

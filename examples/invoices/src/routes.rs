@@ -9,9 +9,8 @@ use axum::{
     routing::{get, post},
 };
 use jobs_core::{
-    Forbidden, Grant, Job, JobId, JobType, Policy, PushError, QueueExt, Refusal,
+    Forbidden, Grant, Job, JobId, JobType, Policy, PushError, Pushed, QueueExt, Refusal,
     payload::{NotJson, Payload},
-    queue::Pushed,
 };
 use serde::{Deserialize, Serialize};
 

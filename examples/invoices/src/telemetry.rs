@@ -12,7 +12,7 @@ use axum::{
     routing::get,
 };
 use jobs_core::{
-    Job,
+    Context, Job,
     worker::{FinishedRun, Recorder},
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -55,6 +55,11 @@ impl Origin {
     fn of(headers: &HeaderMap) -> Self {
         let sent = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok());
         Self(sent.filter(|sent| is_traceparent(sent)).map_or_else(new, str::to_owned))
+    }
+
+    /// The one that a run goes back to, for what it pushes itself.
+    pub fn of_run(run: &Context) -> Self {
+        run.job().metadata.get(TRACEPARENT).map_or_else(|| Self(new()), |of| Self(of.clone()))
     }
 
     /// Puts it on a job: the run's span will name it.

@@ -1,7 +1,7 @@
 //! How jobs are run. A handler reaches rows by the Grant it was given and by no other: the tenant's
 //! and the action's under which its job was pushed.
 
-use jobs_core::{Context, Failure, JobId, Worker, queue::Pushed};
+use jobs_core::{Context, Failure, Job, JobId, Pushed, Worker};
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -9,7 +9,7 @@ use crate::{
     data::{Data, Invoice},
     jobs::{BuildReport, ImportFile, ImportLine, SendInvoice},
     mailer::Mailer,
-    telemetry,
+    telemetry::{Origin, Timelines},
 };
 
 /// The worker with its handlers.
@@ -17,7 +17,7 @@ pub fn worker(data: Data, mailer: Mailer) -> Worker {
     let (send, report, file, line) = (data.clone(), data.clone(), data.clone(), data.clone());
     Worker::new(data.jobs())
         .concurrency(8)
-        .recorder(telemetry::Timelines)
+        .recorder(Timelines)
         .handle(move |ctx: Context, job: SendInvoice| {
             let (data, mailer) = (send.clone(), mailer.clone());
             async move { send_invoice(&data, &mailer, &ctx, job).await }
@@ -91,8 +91,8 @@ pub async fn import_file(data: &Data, ctx: &Context, job: ImportFile) -> Result<
     let mut jobs = Vec::with_capacity(lines.len());
     for (number, Line { customer, cents, month }) in lines.into_iter().enumerate() {
         let line = ImportLine { customer, cents, month };
-        let job = jobs_core::Job::of(ctx.grant(), &line)?;
-        jobs.push(jobs_core::Job { id: line_id(ctx.job_id(), number), ..job });
+        let job = Origin::of_run(ctx).mark(Job::of(ctx.grant(), &line)?);
+        jobs.push(Job { id: line_id(ctx.job_id(), number), ..job });
     }
     for answer in ctx.push_many(jobs).await {
         match answer? {

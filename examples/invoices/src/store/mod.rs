@@ -14,7 +14,7 @@ mod sqlite;
 use std::{future::Future, pin::Pin, sync::Arc};
 
 use async_trait::async_trait;
-use jobs_core::{Admin, AuthorizedJob, Worker, queue::Pushed};
+use jobs_core::{Admin, AuthorizedJob, Pushed, Worker};
 
 use crate::{AnyError, data::Tenant};
 

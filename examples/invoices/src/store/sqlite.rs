@@ -3,7 +3,7 @@
 use std::{str::FromStr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use jobs_core::{Admin, AuthorizedJob, Worker, queue::Pushed};
+use jobs_core::{Admin, AuthorizedJob, Pushed, Worker};
 use sqlx::{
     SqliteExecutor, SqlitePool,
     sqlite::{SqliteConnectOptions, SqlitePoolOptions},
