@@ -101,7 +101,12 @@ pub(crate) fn with_advice(error: &Error) -> String {
             "If the tables are missing or older than this release, `jobs migrate` makes them."
         }
         ErrorKind::Unavailable => "Check that the URL is right and the server runs.",
-        ErrorKind::Busy | ErrorKind::Timeout => "Try again: every command is safe to repeat.",
+        ErrorKind::Busy => "Try again: every command is safe to repeat.",
+        // Some stores wait for a server to come, until nobody has come.
+        ErrorKind::Timeout => {
+            "Try again: every command is safe to repeat. If it stays so, check that the URL is right \
+             and the server runs."
+        }
         _ => return error.to_string(),
     };
     format!("{error}\n{advice}")

@@ -83,7 +83,8 @@ async fn a_file_fans_out_and_a_repeated_run_adds_nothing() {
     assert_eq!(status, StatusCode::ACCEPTED, "{body}");
     let uploaded = memory.app.pushed::<ImportFile>().await;
     let worker = || worker(memory.data(), Mailer::default()).only_queues([("import", 1)]);
-    memory.app.drain(worker()).await;
+    let ended = memory.app.drain(worker()).await;
+    assert_eq!(ended.settled, 3, "the file and its lines");
     let lines = memory.app.pushed::<ImportLine>().await;
     let customers: Vec<_> = lines.iter().map(|line| line.value.customer.as_str()).collect();
     assert_eq!(customers, ["Pied, Piper", "Hooli"]);
@@ -98,7 +99,8 @@ async fn a_file_fans_out_and_a_repeated_run_adds_nothing() {
     assert!(store.delete(&permit, &[job.job_ref()]).await.is_ok());
     let pushed = store.push(&granted("ada", IMPORT, "acme").await, job).await;
     assert_eq!(pushed.expect("it answers"), Pushed::Stored);
-    memory.app.drain(worker()).await;
+    let ended = memory.app.drain(worker()).await;
+    assert_eq!(ended.settled, 1, "the file");
     assert_eq!(memory.app.pushed::<ImportLine>().await.len(), 2);
     let read = granted("ada", READ, "acme").await;
     assert_eq!(memory.data().invoices(&read).await.expect("it answers").len(), 2);
@@ -162,7 +164,8 @@ async fn a_payload_that_does_not_decode_says_which_type_and_field() {
     let pushed = memory.app.store().push(&grant, old).await;
     assert!(pushed.is_ok());
     let worker = worker(memory.data(), Mailer::default()).only_queues([(SendInvoice::QUEUE, 1)]);
-    memory.app.drain(worker).await;
+    let ended = memory.app.drain(worker).await;
+    assert_eq!(ended.settled, 1);
     let read = granted("ada", "jobs.read", "acme").await;
     let parked = memory.app.store().parked(&read, SendInvoice::QUEUE, 1).await;
     let cause = parked.expect("it answers")[0].last_cause.clone().expect("it failed").to_string();

@@ -34,21 +34,25 @@ fn crates() -> impl Iterator<Item = &'static str> {
     STORES.into_iter().flat_map(|(_, _, crates)| crates.iter().copied())
 }
 
+fn uses(text: &str, name: &str) -> bool {
+    text.contains(&format!("{name}::"))
+}
+
 #[test]
 fn only_a_stores_own_file_knows_its_crates() {
     let all = sources(root());
     for (_, file, own) in STORES {
         let path = format!("store/{file}");
         let (_, text) = all.iter().find(|(name, _)| *name == path).expect("its file");
-        assert!(own.iter().any(|own| text.contains(own)), "{path} is not that store's");
-        let others = crates().filter(|one| !own.contains(one) && text.contains(one));
+        assert!(own.iter().any(|own| uses(text, own)), "{path} is not that store's");
+        let others = crates().filter(|one| !own.contains(one) && uses(text, one));
         assert_eq!(others.collect::<Vec<_>>(), [""; 0], "in {path}");
     }
     let of_a_store = |name: &str| STORES.iter().any(|(_, file, _)| name == format!("store/{file}"));
     let rest: Vec<_> = all.iter().filter(|(name, _)| !of_a_store(name)).collect();
     assert!(rest.len() > 8, "the sources are found");
     for (name, text) in rest {
-        assert_eq!(crates().find(|one| text.contains(one)), None, "in {name}");
+        assert_eq!(crates().find(|one| uses(text, one)), None, "in {name}");
     }
 }
 

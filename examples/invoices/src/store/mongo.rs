@@ -1,6 +1,6 @@
 //! Rows and jobs in one MongoDB database.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
@@ -28,7 +28,9 @@ pub struct Mongo {
 impl Mongo {
     /// For a URL `mongodb://host/database?replicaSet=name`.
     pub async fn open(url: &str) -> Result<Self, AnyError> {
-        let jobs = jobs_mongo::Mongo::connect(url).await?;
+        // No request waits for half a minute.
+        let jobs = jobs_mongo::Options::new(url).await?.deadline(Duration::from_secs(10));
+        let jobs = jobs_mongo::Mongo::open(jobs).await?;
         let options = ClientOptions::parse(url).await?;
         let database = options.default_database.clone().unwrap_or_else(|| DATABASE.to_owned());
         let client = Client::with_options(options)?;

@@ -25,11 +25,12 @@ type Test = (&'static str, &'static [Kind], fn(&Place));
 const SERVERS: &[Kind] = &[Kind::Postgres, Kind::Mongo, Kind::Redis];
 
 const TESTS: &[Test] = &[
+    // The longest first.
+    ("a_server_that_does_not_run", SERVERS, errors::no_server),
     ("requests_push_and_two_workers_share", &Kind::ALL, requests::are_done_by_two_workers),
     ("a_forged_push_is_403_and_stores_nothing", &Kind::ALL, requests::forged),
     ("sigterm_drains_and_sigkill_recovers", &Kind::ALL, signals::drain_and_recover),
     ("the_demo_ends_by_itself", &[Kind::Sqlite], requests::demo),
-    ("a_server_that_does_not_run", SERVERS, errors::no_server),
     ("a_schema_that_is_not_migrated", SERVERS, errors::no_schema),
     ("a_url_of_no_store", &[Kind::Sqlite], errors::no_store),
     ("no_handler_for_what_waits", &[Kind::Sqlite], errors::no_handler),

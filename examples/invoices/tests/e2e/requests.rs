@@ -60,7 +60,7 @@ pub fn are_done_by_two_workers(place: &Place) {
     let jobs = u64::from(3 * EACH + LINES) + 2;
     let stats = until(|| {
         let stats = place.json("jobs stats --operator");
-        let done: u64 = of_minutes(&stats, "done");
+        let done: u64 = of_minutes(&stats, "finished");
         if done == jobs { Ok(stats) } else { Err(format!("{done} of {jobs} are done: {stats}")) }
     });
     assert_eq!(of_minutes(&stats, "failed"), 0, "each ran once");

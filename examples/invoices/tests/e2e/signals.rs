@@ -11,10 +11,13 @@ use crate::{
 pub fn drain_and_recover(place: &Place) {
     place.migrate();
     let (mail, server) = (Service::start(), Process::serve(place));
-    let worker = || Process::worker(place, "--concurrency 1 --lease 1s", &mail.address);
+    let worker = |slots| {
+        let words = format!("--lease 1s --concurrency {slots}");
+        Process::worker(place, &words, &mail.address)
+    };
     let issued = [1, 2, 3].map(|cents| server.issue("ada", "acme", cents));
 
-    let draining = worker();
+    let draining = worker(1);
     let first = mail.next();
     draining.signal("TERM");
     // Its handler still waits for an answer, which it gets only now.
@@ -25,14 +28,14 @@ pub fn drain_and_recover(place: &Place) {
     assert!(said.contains("worker: told to stop, and drained: 1 run settled"), "{said}");
     server.until_sent("ada", "acme", 3, 1);
 
-    let killed = worker();
+    let killed = worker(1);
     let cut = mail.next();
     assert_eq!(cut.process, killed.id());
     killed.signal("KILL");
     let (status, _) = killed.end();
     assert_eq!(status, None, "by the signal");
 
-    let last = worker();
+    let last = worker(2);
     let rest = [mail.next(), mail.next()];
     let again = rest.iter().filter(|mail| mail.key == cut.key).count();
     assert_eq!(again, 1, "the killed worker's job runs again");
