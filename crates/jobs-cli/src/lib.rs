@@ -28,14 +28,15 @@ mod access;
 mod command;
 mod confirm;
 mod jobs;
-pub mod json;
 mod out;
 mod stop;
 mod table;
-mod text;
 mod verb;
 mod worker;
 
 pub use command::Command;
 pub use jobs::Jobs;
+pub use jobs_core::json;
 pub use stop::advised;
+
+use jobs_core::words as text;

@@ -15,6 +15,8 @@
 //! | how a run ends | [`outcome`] |
 //! | how jobs are run | [`handler`], [`context`], [`worker`] |
 //! | how jobs get from an outbox into another store | [`relay`] |
+//! | why jobs are not running | [`doctor`] |
+//! | what operators are told | [`view`], as JSON [`json`], in words [`words`] |
 //!
 //! The laws are written as bullets that end with the name of the case that proves them; the case
 //! of that name is in the testkit's suite and runs on every driver.
@@ -23,12 +25,14 @@ pub mod admin;
 pub mod authorized;
 pub mod claim;
 pub mod context;
+pub mod doctor;
 pub mod driver;
 pub mod error;
 pub mod ext;
 pub mod grant;
 pub mod handler;
 pub mod job;
+pub mod json;
 pub mod names;
 pub mod outcome;
 pub mod payload;
@@ -43,6 +47,7 @@ pub mod state;
 pub mod time;
 pub mod view;
 pub mod wake;
+pub mod words;
 pub mod worker;
 
 pub use admin::Admin;

@@ -10,12 +10,9 @@ use std::{
 };
 
 use fred::{
-    clients::Client,
-    interfaces::{ClientLike, KeysInterface, LuaInterface},
-    types::{
-        Builder, Value,
-        config::{ReconnectError, ReconnectPolicy, UnresponsiveConfig},
-    },
+    clients::{Client, WithOptions},
+    interfaces::{KeysInterface, LuaInterface},
+    types::{Builder, Value},
 };
 use jobs_core::{ErrorKind, Result};
 use tokio::{
@@ -24,6 +21,7 @@ use tokio::{
 };
 
 use crate::{
+    client::{Own, builder, sending},
     error::{Fault, LATE},
     keys::{key, shard_of},
     options::Options,
@@ -35,16 +33,15 @@ use crate::{
 const CLIENTS: usize = 4;
 /// Between two attempts while a slot or a master moves: the first, and the longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
-/// How long one command may take; the client has no limit of its own.
-const COMMAND: Duration = Duration::from_secs(5);
-/// How long a connection may be silent with a command on it.
-const SILENT: Duration = Duration::from_secs(8);
+
+/// The client of one runtime, once it is connected.
+type Cell = Arc<OnceCell<Own<Client>>>;
 
 /// The connections of one handle.
 #[derive(Debug)]
 pub(crate) struct Db {
     pub options: Arc<Options>,
-    clients: Mutex<Vec<(Id, Arc<OnceCell<Client>>)>>,
+    clients: Mutex<Vec<(Id, Cell)>>,
     shards: OnceCell<u32>,
 }
 
@@ -55,35 +52,15 @@ impl Db {
 
     /// How to connect.
     pub fn builder(&self) -> Builder {
-        let mut builder = Builder::from_config(self.options.config.clone());
-        builder
-            .set_policy(ReconnectPolicy::new_exponential(0, 20, 1000, 2))
-            .with_performance_config(|config| {
-                config.default_command_timeout = COMMAND;
-                config.broadcast_channel_capacity = 1024;
-            })
-            .with_connection_config(|config| {
-                config.connection_timeout = COMMAND;
-                config.internal_command_timeout = COMMAND;
-                config.max_command_attempts = 3;
-                // Redirections are followed here, by sending again: after ASK the client would send
-                // to the node that said so once more, and lose its place among the answers.
-                config.max_redirections = 0;
-                config.unresponsive =
-                    UnresponsiveConfig { max_timeout: Some(SILENT), interval: SILENT / 4 };
-                config.reconnect_errors = vec![
-                    ReconnectError::ClusterDown,
-                    ReconnectError::Loading,
-                    ReconnectError::MasterDown,
-                    ReconnectError::ReadOnly,
-                ];
-            });
-        builder
+        builder(&self.options.config)
     }
 
-    /// The client of the calling runtime.
-    pub async fn client(&self) -> std::result::Result<Client, Fault> {
+    /// The client of the calling runtime: one that was lent to it, or the handle's own.
+    pub async fn client(&self) -> std::result::Result<WithOptions<Client>, Fault> {
         let runtime = Handle::current().id();
+        if let Some(client) = self.options.lent.as_ref().and_then(|lent| lent.next(runtime)) {
+            return Ok(sending(client));
+        }
         let cell = {
             let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
             match clients.iter().find(|(id, _)| *id == runtime) {
@@ -98,12 +75,8 @@ impl Db {
                 }
             }
         };
-        let connect = || async {
-            let client = self.builder().build()?;
-            client.init().await?;
-            Ok::<_, Fault>(client)
-        };
-        Ok(cell.get_or_try_init(connect).await?.clone())
+        let connect = || async { Own::connect(self.builder().build()?).await };
+        Ok(sending(&cell.get_or_try_init(connect).await?.client))
     }
 
     /// The calling runtime's client has ended: the next call makes another.

@@ -7,6 +7,9 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`Options::with_client`] and [`Options::with_pool`] take a client of the fred crate that the
+//! application has already.
+//!
 //! Keys begin with `{prefix:shard}`, `{jobs:0}` unless another prefix is named, beside the
 //! application's. [`Redis::migrate`] marks the shards. The server is Redis 7.0 or newer that evicts
 //! nothing; one that may is refused.
@@ -22,12 +25,29 @@
 //! | full server | a push answers `Full`; settlements, renewals and sweeps go on, so it drains |
 //! | a dropped call | each job's part of it happened wholly or not at all |
 //!
+//! What each durability keeps and loses, of what a call had answered:
+//!
+//! | | [`Durability::Fast`], the default | [`Durability::Durable`] |
+//! |---|---|---|
+//! | asks of the server | nothing; [`check`](jobs_core::Admin::check) tells where the append-only file is off | `appendonly yes` and `appendfsync always`, or it is refused |
+//! | a worker or producer is killed | nothing | nothing |
+//! | the server is killed (`appendonly yes`) | nothing: the system has what was written | nothing |
+//! | power cut, `appendfsync everysec` | the last second, two where the disk is slow | does not run so |
+//! | power cut, no append-only file | everything since the last snapshot | does not run so |
+//! | a replica is promoted | what it had not been sent | the same: replication does not wait |
+//! | costs | no wait | a sync of the disk for what a server's turn answered together |
+//!
+//! What is lost is lost in the order of time: a push whose answer is lost with it is no job, a
+//! settlement runs its job again, a claim lets another have the job while its first holder's writes
+//! answer `Lost`.
+//!
 //! | to know | open |
 //! |---|---|
 //! | which method runs which script | `src/queue.rs`, `src/op/` |
 //! | the keys | `src/op/prelude.lua`, `src/keys.rs` |
 //! | who is next, and why | `docs/ARCHITECTURE.md`, `src/op/reserve.lua` |
 
+mod client;
 mod db;
 mod error;
 mod keys;

@@ -2,8 +2,14 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use fred::types::config::{Config, ServerConfig};
+use fred::{
+    clients::{Client, Pool},
+    interfaces::ClientLike,
+    types::config::{Config, ServerConfig},
+};
 use jobs_core::{Error, ErrorKind, Result, driver::Cut, retention::Retention};
+
+use crate::client::Lent;
 
 /// What an answer is worth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +30,7 @@ pub enum Durability {
 #[derive(Clone)]
 pub struct Options {
     pub(crate) config: Config,
+    pub(crate) lent: Option<Lent>,
     pub(crate) prefix: String,
     pub(crate) shards: Option<u32>,
     pub(crate) retention: Retention,
@@ -73,6 +80,7 @@ impl Options {
     pub fn with(config: Config) -> Self {
         Self {
             config,
+            lent: None,
             prefix: PREFIX.to_owned(),
             shards: None,
             retention: Retention { done_per_queue: DONE_PER_QUEUE, ..Retention::default() },
@@ -81,6 +89,27 @@ impl Options {
             deadline: Duration::from_secs(10),
             cut: None,
         }
+    }
+
+    /// For a client that the application has, connected and on this runtime: calls from here go over
+    /// its connection, which the store leaves open. Wake-ups and other runtimes, the worker's control
+    /// thread among them, get connections of their own by the same configuration, without which a
+    /// busy application would hold up renewals.
+    ///
+    /// # Errors
+    /// Refused: outside of a runtime.
+    pub fn with_client(client: &Client) -> Result<Self> {
+        let lent = Some(Lent::of_client(client)?);
+        Ok(Self { lent, ..Self::with(client.client_config()) })
+    }
+
+    /// The same for a pool, whose clients take turns.
+    ///
+    /// # Errors
+    /// Refused: outside of a runtime.
+    pub fn with_pool(pool: &Pool) -> Result<Self> {
+        let lent = Some(Lent::of_pool(pool)?);
+        Ok(Self { lent, ..Self::with(pool.client_config()) })
     }
 
     /// Begins the names of all keys with `{prefix:`, `jobs` unless set. Two prefixes are two stores.

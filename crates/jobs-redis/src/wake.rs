@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
+use fred::interfaces::{EventInterface, PubsubInterface};
 use jobs_core::wake::{Bell, Watch};
 use tokio::{
     sync::{broadcast::error::RecvError, watch},
@@ -17,7 +17,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{db::Db, error::Fault, keys::key};
+use crate::{client::Own, db::Db, error::Fault, keys::key};
 
 /// A little longer than a publisher is silent.
 const SECOND_LOOK: Duration = Duration::from_millis(55);
@@ -82,8 +82,8 @@ async fn listen(wake: Arc<Wake>, db: Arc<Db>, ready: watch::Sender<bool>) {
     let mut wait = AGAIN.0;
     loop {
         let heard = async {
-            let client = db.builder().build_subscriber_client()?;
-            client.init().await?;
+            let own = Own::connect(db.builder().build_subscriber_client()?).await?;
+            let client = &own.client;
             let _resubscribes = Aborts(client.manage_subscriptions());
             let (mut messages, mut again) = (client.message_rx(), client.reconnect_rx());
             for shard in 0..db.shards().await? {

@@ -14,13 +14,22 @@ use jobs_core::{
     ErrorKind, JobId, Outcome, Payload, Queue, Settled, Settlement, State,
     queue::{Delivery, Pushed, Renewed},
 };
-use jobs_redis::{Durability, Options, Redis};
+use jobs_redis::{
+    Durability, Options, Redis,
+    fred::{
+        interfaces::ClientLike,
+        types::{Builder, config::Config},
+    },
+};
 use jobs_servers::PrivateRedis;
 use jobs_testkit::kit::{checked, job, push, take, wants};
 
 mod common;
 
-use common::runner::{Test, run};
+use common::{
+    runner::{Test, run},
+    times,
+};
 
 const TESTS: &[Test] = &[
     ("a_server_that_may_evict_is_refused_and_told_what_to_set", || Box::pin(evicts())),
@@ -30,6 +39,9 @@ const TESTS: &[Test] = &[
     ("a_fence_that_was_given_again_is_refused_by_its_nonce", || Box::pin(given_again())),
     ("a_killed_server_loses_nothing_that_it_synced", || Box::pin(killed())),
     ("consumption_resumes_after_every_restart", || Box::pin(resumes())),
+    ("what_is_dropped_leaves_no_connection", || Box::pin(dropped())),
+    ("a_clock_that_was_set_back_silences_nobody", || Box::pin(set_back())),
+    ("a_lent_client_carries_the_calls_and_stays_open", || Box::pin(lent())),
 ];
 
 fn main() -> ExitCode {
@@ -231,12 +243,13 @@ async fn again(mut server: PrivateRedis) -> PrivateRedis {
     tokio::task::spawn_blocking(restart).await.expect("no panic")
 }
 
-/// A worker's loop over one handle goes on within seconds, each time.
+/// A worker's loop over one handle goes on within seconds, each time; with JOBS_TEST_TIMES=5 it is fifty
+/// restarts.
 async fn resumes() {
     let mut server = PrivateRedis::start().expect("it starts");
     let store = store(&server.url()).await;
     let pusher = Redis::connect(&server.url()).await.expect("the server answers");
-    for round in 0..10 {
+    for round in 0..times(10) {
         server = again(server).await;
         let began = Instant::now();
         let mine = checked(job("acme"));
@@ -253,4 +266,84 @@ async fn resumes() {
         }
         assert!(began.elapsed() < Duration::from_secs(5), "round {round}: {:?}", began.elapsed());
     }
+}
+
+/// How many clients the server has, redis-cli itself not counted.
+fn clients(server: &PrivateRedis) -> usize {
+    server.cli(&["client", "list"]).expect("it answers").lines().count() - 1
+}
+
+async fn dropped() {
+    let server = PrivateRedis::start().expect("it starts");
+    let store = store(&server.url()).await;
+    push(&store, job("acme")).await;
+    let before = clients(&server);
+    for _ in 0..5 {
+        let own = store.open_own().await.expect("it opens");
+        let watch = own.watch(&["work".to_owned()]).await.expect("it watches");
+        assert_eq!(own.reserve(&wants(0)).await.expect("it answers").deliveries, []);
+        own.sweep().await.expect("it answers");
+        assert!(clients(&server) > before, "it has connections of its own");
+        drop((watch, own));
+    }
+    // Of a runtime that ends before its handle.
+    let other = store.clone();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    runtime.spawn(async move { other.sweep().await }).await.expect("no panic").expect("it answers");
+    runtime.shutdown_background();
+    let began = Instant::now();
+    while clients(&server) > before {
+        assert!(began.elapsed() < Duration::from_secs(5), "{} of {before}", clients(&server));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// As after an hour was taken back: the key that keeps publishers silent is there for an hour.
+async fn set_back() {
+    let server = PrivateRedis::start().expect("it starts");
+    let store = store(&server.url()).await;
+    let other = Redis::connect(&server.url()).await.expect("the server answers");
+    let mut watch = other.watch(&["work".to_owned()]).await.expect("it watches");
+    let hour = 3_600_000;
+    let future = server.cli(&["time"]).expect("it answers");
+    let seconds: u64 = future.lines().next().and_then(|s| s.parse().ok()).expect("a time");
+    let future = (seconds * 1000 + hour).to_string();
+    server.cli(&["set", "{jobs:0}:wake/work", &future, "px", "3600000"]).expect("it is set");
+    push(&store, job("acme")).await;
+    let woken = tokio::time::timeout(Duration::from_secs(5), watch.woken()).await;
+    woken.expect("it is woken");
+    let left = server.cli(&["pttl", "{jobs:0}:wake/work"]).expect("it answers");
+    assert!(left.parse::<i64>().expect("a number") <= 50, "{left} ms of silence");
+}
+
+async fn lent() {
+    let server = PrivateRedis::start().expect("it starts");
+    let config = Config::from_url(&server.url()).expect("a URL");
+    let pool = Builder::from_config(config).build_pool(2).expect("a pool");
+    pool.init().await.expect("the server answers");
+    let before = clients(&server);
+    let lent = [Options::with_client(pool.next()), Options::with_pool(&pool)];
+    for options in lent {
+        let store = Redis::open(options.expect("a runtime")).await.expect("the server answers");
+        store.migrate().await.expect("it migrates");
+        let pushed = push(&store, job("acme")).await;
+        let held = take(&store, 1).await;
+        assert_eq!(held[0].job.id, pushed.id);
+        let batch: Vec<_> = held.into_iter().map(done).collect();
+        let settled = store.settle(&batch).await.expect("it answers");
+        assert_eq!(settled, [Settled::Applied(State::Done)]);
+        assert_eq!(clients(&server), before, "no other connection");
+        // Another runtime's calls cannot go over it.
+        let other = store.clone();
+        let elsewhere = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async move { other.sweep().await })
+        });
+        elsewhere.join().expect("no panic").expect("it answers");
+    }
+    let still: String = pool.ping(None).await.expect("it is open");
+    assert_eq!(still, "PONG");
+    let outside = std::thread::spawn(move || Options::with_pool(&pool)).join().expect("no panic");
+    assert_eq!(outside.expect_err("no runtime").kind(), ErrorKind::Refused);
 }

@@ -1,4 +1,4 @@
-//! Private database servers for tests: found on this machine or installed, started on a free
+//! Private database servers, and a browser's driver, for tests: found on this machine or installed, started on a free
 //! loopback port with their data in a fresh folder, killed and started again, stopped.
 //!
 //! A server ends with the process that started it, however that ends, and its data with it: see
@@ -24,8 +24,9 @@
 //! | how a server is started, and known to be ready | `process.rs` |
 //! | how it ends with whoever started it | `leash.rs` |
 //! | how one is found, as whom it runs, how one is installed | `machine.rs`, `install.rs` |
-//! | one kind of server | `postgres.rs`, `pgbouncer.rs`, `mongo.rs`, `redis.rs` |
+//! | one kind of server | `postgres.rs`, `pgbouncer.rs`, `mongo.rs`, `redis.rs`, `browser.rs` |
 
+mod browser;
 mod install;
 pub mod leash;
 mod machine;
@@ -35,6 +36,7 @@ mod postgres;
 mod process;
 mod redis;
 
+pub use browser::{BROWSER_PACKAGES, PrivateBrowser, npm_package};
 pub use install::install;
 pub use mongo::{PrivateMongo, drop_database};
 pub use pgbouncer::PrivatePgbouncer;

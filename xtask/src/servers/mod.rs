@@ -6,6 +6,7 @@
 //! sentence that says what is missing and how to get it. How a private server is started, and that
 //! it ends with this process, is `crates/jobs-servers`.
 
+pub mod browser;
 pub mod mongo;
 pub mod postgres;
 pub mod redis;
@@ -34,6 +35,7 @@ pub const SERVERS: &[Server] = &[
     Server { name: "postgres", ready: postgres::ready },
     Server { name: "mongo", ready: mongo::ready },
     Server { name: "redis", ready: redis::ready },
+    Server { name: "browser", ready: browser::ready },
 ];
 
 /// Their names.

@@ -11,6 +11,8 @@ use crate::{access::Access, command::Filter, out::Out, stop::Stop};
 pub(crate) mod cancel;
 pub(crate) mod delete;
 pub(crate) mod doctor;
+#[cfg(test)]
+mod doctor_tests;
 mod lane;
 pub(crate) mod list;
 mod many;

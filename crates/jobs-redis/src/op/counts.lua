@@ -3,9 +3,10 @@
 -- running, parked, due since (-1: none), weight, paused until, verb, when, who, and its minutes.
 local lanes, next_lane = lanes_after(ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]))
 local reply = { next_lane }
--- Most looks for the longest-waiting of one lane: names times priorities in use.
+-- Most looks for the longest-waiting of one lane, names times priorities in use; after as many over all
+-- its lanes the script ends, and another goes on.
 local LOOKS = 5000
-local of_queues = {}
+local of_queues, looked = {}, 0
 
 local function oldest_in_line(q, t)
   local oldest, looks = nil, 0
@@ -24,10 +25,11 @@ local function oldest_in_line(q, t)
       from = '(' .. text(place(tonumber(h[2] or -band) - 1, 1577836800000) - 4398046511104)
     end
   end
+  looked = looked + looks
   return oldest
 end
 
-for _, lane in ipairs(lanes) do
+for nth, lane in ipairs(lanes) do
   local q, t = string.match(lane, '^([^/]*)/([^/]*)$')
   local scheduled, waiting, oldest = 0, call('ZCARD', index_key(READY, q, t)), nil
   local function waits(due)
@@ -36,6 +38,7 @@ for _, lane in ipairs(lanes) do
   if waiting > 0 then waits(oldest_in_line(q, t)) end
   for _, n in ipairs(call('SMEMBERS', later_names_key(q, t))) do
     local later = later_key(q, t, n)
+    looked = looked + 1
     local due = call('ZCOUNT', later, '-inf', NOW)
     waiting, scheduled = waiting + due, scheduled + call('ZCARD', later) - due
     if due > 0 then waits(tonumber(call('ZRANGE', later, 0, 0, 'WITHSCORES')[2])) end
@@ -64,6 +67,10 @@ for _, lane in ipairs(lanes) do
       own.weight or of_queue.weight or 1, paused > NOW and paused or -1,
       newer.verb or '', newer.at or -1, newer.by or '', minutes, NOW,
     }
+  end
+  if looked >= LOOKS and nth < #lanes then
+    reply[1] = ARGV[2] ~= '' and t .. '/' .. q or lane
+    break
   end
 end
 return reply

@@ -64,7 +64,7 @@ async fn parts(store: &Redis, jobs: &[AuthorizedJob]) -> Vec<Result<Pushed>> {
             rest = after;
             let pushed = store.db.within("enqueue", one_part(store, shard, jobs, part)).await;
             match pushed {
-                Ok(pushed) => answers.extend(part.iter().copied().zip(pushed.into_iter().map(Ok))),
+                Ok(pushed) => answers.extend(part.iter().copied().zip(pushed)),
                 Err(error) => {
                     answers.extend(part.iter().map(|at| (*at, Err(error.clone()))));
                 }
@@ -93,20 +93,27 @@ async fn one_part(
     shard: u32,
     jobs: &[AuthorizedJob],
     places: &[usize],
-) -> std::result::Result<Vec<Pushed>, Fault> {
+) -> std::result::Result<Vec<Result<Pushed>>, Fault> {
     let arguments = places.iter().flat_map(|at| arguments(&jobs[*at])).collect();
     let mut reply = Reply::of(store.db.run(shard, &ENQUEUE, arguments).await?)?;
     let mut answers = Vec::with_capacity(places.len());
     while let Some(answer) = reply.next() {
-        answers.push(match letter(answer)? {
+        answers.push(Ok(match letter(answer)? {
             ('s', _) => Pushed::Stored,
             ('d', state) => Pushed::Duplicate(state_of(&state)?),
             ('k', rest) => {
                 let (state, holder) = rest.split_at_checked(1).unwrap_or_default();
                 Pushed::KeyHeld(id_of(holder)?, state_of(state)?)
             }
+            ('w', _) => {
+                let job = places.get(answers.len()).map(|at| jobs[*at].job_ref());
+                let of = job.map_or_else(String::new, |job| job.to_string());
+                let what = format!("a key of the job {of} was written by somebody else");
+                answers.push(Err(Fault::Corrupt(what).into_error("enqueue")));
+                continue;
+            }
             (other, _) => return Err(strange(other)),
-        });
+        }));
     }
     if answers.len() != places.len() {
         return Err(Fault::Corrupt("an answer is missing".to_owned()));

@@ -18,7 +18,7 @@ if rounds ~= '' then return { rounds } end
 end_pauses(q)
 local shut = queue_paused(q)
 if shut then return { '', math.min(shut - NOW, 3600000), {} } end
-for _, name in ipairs(names) do promote(q, name[1], most + 200, most + 500, true) end
+promote_all(q, names, most)
 
 local nows, lanes, order = {}, {}, {}
 for at, name in ipairs(names) do

@@ -126,10 +126,12 @@ end
 
 -- Puts what came due of a name in line: up to `each` of a lane, so that no crowd hides another
 -- lane's one job, and `most` in all. A lane that has more stays due, behind the others. With `fill` a
--- lane's line is only filled up to `each`, by a few at least: one of them may be urgent.
+-- lane's line is only filled up to `each`, by a few at least: one of them may be urgent. Answers how
+-- many, and whether there were more lanes than it looked at.
 local function promote(q, n, each, most, fill)
   local lanes_key, promoted = later_lanes_key(q, n), 0
-  for _, t in ipairs(call('ZRANGE', lanes_key, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, 50)) do
+  local lanes = call('ZRANGE', lanes_key, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, 50)
+  for _, t in ipairs(lanes) do
     local later = later_key(q, t, n)
     local room = math.min(each, most - promoted)
     if fill then room = math.min(room, math.max(20, each - call('ZCARD', line_key(q, t, n)))) end
@@ -138,8 +140,8 @@ local function promote(q, n, each, most, fill)
     local lines, indexed = {}, {}
     for _, id in ipairs(ids) do
       local job = job_key(t, id)
-      local h = call('HMGET', job, 's', 'p', 'd', 'x')
-      if h[1] == SCHEDULED then
+      local h = redis.pcall('HMGET', job, 's', 'p', 'd', 'x')
+      if h[1] == SCHEDULED and tonumber(h[2]) and tonumber(h[3]) then
         local class = h[4] and n .. '!' or n
         local places = lines[class] or {}
         lines[class] = places
@@ -153,7 +155,7 @@ local function promote(q, n, each, most, fill)
     if #ids > 0 then
       many('ZREM', later, ids)
       many('ZREM', index_key(SCHEDULED, q, t), ids)
-      many('ZADD', index_key(READY, q, t), indexed)
+      if indexed[1] then many('ZADD', index_key(READY, q, t), indexed) end
       for class, places in pairs(lines) do line_up(q, t, class, places) end
       promoted = promoted + #ids
     end
@@ -171,17 +173,22 @@ local function promote(q, n, each, most, fill)
   else
     call('ZREM', P .. 'due', q .. '/' .. n)
   end
-  return promoted
+  return promoted, #lanes == 50
 end
 
--- One job. `h` is its hash, with its tenant as T and its id as I.
+-- One job. `h` is its hash, with its tenant as T and its id as I. One that was damaged by hand is as
+-- good as none: a script that fails at it would leave the others of its call half done.
 
 local function load(t, id)
-  local flat = call('HGETALL', job_key(t, id))
-  if #flat == 0 then return nil end
+  local flat = redis.pcall('HGETALL', job_key(t, id))
+  if flat.err or #flat == 0 then return nil end
   local h = { T = t, I = id }
   for at = 1, #flat, 2 do h[flat[at]] = flat[at + 1] end
-  return h
+  local whole = h.s and h.q and h.n and tonumber(h.f)
+  if not h.stub then
+    whole = whole and tonumber(h.a) and tonumber(h.m) and tonumber(h.p) and tonumber(h.d)
+  end
+  return whole and h or nil
 end
 
 local function class_of(h) return h.x and h.n .. '!' or h.n end
@@ -260,12 +267,12 @@ local function change(h, with)
   put_in(h)
 end
 
-local function is_expired(h) return h.s == RUNNING and tonumber(h.u) <= NOW end
+local function is_expired(h) return h.s == RUNNING and (tonumber(h.u) or 0) <= NOW end
 
--- One more ended in this minute: `d` done, `x` failed.
-local function count_minute(q, t, kind)
+-- More ended in this minute: `d` done, `x` failed.
+local function count_minute(q, t, kind, count)
   local key, minute = minutes_key(q, t), NOW - NOW % 60000
-  if call('HINCRBY', key, text(minute) .. kind, 1) == 1 then
+  if call('HINCRBY', key, text(minute) .. kind, count) == count then
     call('PEXPIRE', key, 2 * 3600000)
     if call('HLEN', key) > 130 then
       for _, field in ipairs(call('HKEYS', key)) do
@@ -296,9 +303,9 @@ local function end_run(h, state, outcome, cause, with)
   -- What an operator cancelled did not fail, unless its holder was lost.
   if state == CANCELLED and outcome ~= LOST then return end
   if outcome == '0' then
-    count_minute(h.q, h.T, 'd')
+    count_minute(h.q, h.T, 'd', 1)
   elseif outcome == '1' or outcome == '2' or outcome == LOST then
-    count_minute(h.q, h.T, 'x')
+    count_minute(h.q, h.T, 'x', 1)
   end
 end
 
@@ -315,11 +322,14 @@ local function know_lane(q, t)
   end
 end
 
--- A hint to whoever waits, at once and then for 50 ms no more: listeners look again after that.
+-- A hint to whoever waits, at once and then for 50 ms no more: listeners look again after that. The key
+-- ends by the wall clock; where that was set back, it is from the future, and has nothing to say.
 local function wake(q)
-  if call('SET', P .. 'wake/' .. q, '1', 'NX', 'PX', 50) then
-    call('SPUBLISH', P .. 'wake', q)
-  end
+  local key = P .. 'wake/' .. q
+  local last = call('SET', key, NOW, 'NX', 'GET', 'PX', 50)
+  if last and (tonumber(last) or 0) <= NOW then return end
+  if last then call('SET', key, NOW, 'PX', 50) end
+  call('SPUBLISH', P .. 'wake', q)
 end
 
 -- A lane's settings, or with `*` for the tenant its queue's: weight|paused until|verb|when|who.

@@ -4,7 +4,7 @@ local answers, till = {}, NOW + tonumber(ARGV[1])
 for at = 2, #ARGV, 4 do
   local t, id, fence, nonce = unpack(ARGV, at, at + 3)
   local job = job_key(t, id)
-  local h = call('HMGET', job, 's', 'f', 'c', 'z', 'q')
+  local h = redis.pcall('HMGET', job, 's', 'f', 'c', 'z', 'q')
   if h[1] == RUNNING and h[2] == fence and h[3] == nonce then
     call('HSET', job, 'r', NOW, 'u', till)
     call('ZADD', lease_key(h[5], t), till, id)

@@ -50,7 +50,7 @@ local shut = queue_paused(q)
 if shut then
   reply[1] = math.min(shut - NOW, 3600000)
 else
-  for _, name in ipairs(names) do promote(q, name[1], most + 200, most + 500, true) end
+  promote_all(q, names, most)
 
   while most > 0 do
     -- The lane that is least ahead of a name's now, and who else has work.
@@ -144,15 +144,17 @@ local lanes, refs = {}, {}
 for _, ref in ipairs(picked) do
   local t, id = ref[1], ref[2]
   local job = job_key(t, id)
-  local f = call('HMGET', job, 's', 'n', 'p', 'd', 'f', 'a', 'x', 'k', 'ks', 'kh', 'o')
+  local f = redis.pcall('HMGET', job, 's', 'n', 'p', 'd', 'f', 'a', 'x', 'k', 'ks', 'kh', 'o')
   local lane = lanes[t]
   if not lane then
     lane = { {}, {} }
     lanes[t] = lane
   end
   lane[2][#lane[2] + 1] = id
-  if f[1] == READY then
-    local fence, attempt = text(tonumber(f[5]) + 1), text(tonumber(f[6]) + 1)
+  local last_fence, attempts = tonumber(f[5]), tonumber(f[6])
+  -- A damaged one is out of line, and met no more.
+  if f[1] == READY and f[2] and tonumber(f[3]) and tonumber(f[4]) and last_fence and attempts then
+    local fence, attempt = text(last_fence + 1), text(attempts + 1)
     call('HSET', job, 's', RUNNING, 'c', nonce, 'f', fence, 'a', attempt,
       'w', worker, 'b', NOW, 'r', NOW, 'u', until_)
     if f[11] then call('HDEL', job, 'o') end
@@ -167,8 +169,10 @@ for _, ref in ipairs(picked) do
 end
 for t, lane in pairs(lanes) do
   many('ZREM', index_key(READY, q, t), lane[2])
-  many('ZADD', lease_key(q, t), lane[1])
-  call('ZADD', P .. 'lease', 'LT', until_, q .. '/' .. t)
+  if lane[1][1] then
+    many('ZADD', lease_key(q, t), lane[1])
+    call('ZADD', P .. 'lease', 'LT', until_, q .. '/' .. t)
+  end
 end
 if #refs > 0 then
   call('SET', record, table.concat(refs, ' '), 'PX', math.max(lease, 60000))

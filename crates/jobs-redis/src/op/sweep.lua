@@ -7,7 +7,10 @@ local reply, last = { 0, 0, 0 }, {}
 for at = 5, #ARGV, 3 do last[ARGV[at]] = { ARGV[at + 1], ARGV[at + 2] } end
 
 local taken, woken = 0, {}
-for _, lane in ipairs(call('ZRANGE', P .. 'lease', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, 100)) do
+-- Of lanes that may have a lease to take back most have none: they were renewed.
+local lanes = call('ZRANGE', P .. 'lease', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, 100)
+local crowded = #lanes == 100
+for _, lane in ipairs(lanes) do
   local q, t = string.match(lane, '^([^/]*)/([^/]*)$')
   local leases = lease_key(q, t)
   for _, id in ipairs(call('ZRANGE', leases, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, MOST - taken)) do
@@ -35,9 +38,12 @@ for _, lane in ipairs(call('ZRANGE', P .. 'lease', '-inf', NOW, 'BYSCORE', 'LIMI
 end
 
 local promoted = 0
-for _, of in ipairs(call('ZRANGE', P .. 'due', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, 100)) do
+local due = call('ZRANGE', P .. 'due', '-inf', NOW, 'BYSCORE', 'LIMIT', 0, 100)
+crowded = crowded or #due == 100
+for _, of in ipairs(due) do
   local q, n = string.match(of, '^([^/]*)/([^/]*)$')
-  local count = promote(q, n, MOST, MOST - promoted, false)
+  local count, has_more = promote(q, n, MOST, MOST - promoted, false)
+  crowded = crowded or has_more
   if count > 0 then woken[q] = true end
   promoted = promoted + count
   if promoted >= MOST then break end
@@ -94,7 +100,7 @@ end
 
 -- Lanes of which nothing is left are forgotten, a few at a time.
 local from = call('GET', P .. 'gc') or ''
-local lanes = call('ZRANGE', P .. 'lanes', '(' .. from, '+', 'BYLEX', 'LIMIT', 0, 50)
+lanes = call('ZRANGE', P .. 'lanes', '(' .. from, '+', 'BYLEX', 'LIMIT', 0, 50)
 for _, lane in ipairs(lanes) do
   local q, t = string.match(lane, '^([^/]*)/([^/]*)$')
   local left = call('EXISTS', index_key(SCHEDULED, q, t), index_key(READY, q, t), lease_key(q, t),
@@ -108,5 +114,5 @@ call('SET', P .. 'gc', lanes[50] or '')
 
 for q in pairs(woken) do wake(q) end
 reply[1], reply[2] = promoted, pruned
-if taken >= MOST or promoted >= MOST or pruned >= MOST or #stubs >= MOST then reply[3] = 1 end
+if crowded or taken >= MOST or promoted >= MOST or pruned >= MOST or #stubs >= MOST then reply[3] = 1 end
 return reply

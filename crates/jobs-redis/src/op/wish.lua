@@ -14,6 +14,18 @@ local function classes_for(name, anything)
   return name[2] and { name[1] } or {}
 end
 
+-- Puts in line what came due of these names: a bounded number in all, of each name with some an equal
+-- part, so that none waits behind another's crowd.
+local function promote_all(q, names, most)
+  local due = {}
+  for _, name in ipairs(names) do
+    local lanes = later_lanes_key(q, name[1])
+    if call('ZRANGE', lanes, '-inf', NOW, 'BYSCORE', 'LIMIT', 0, 1)[1] then due[#due + 1] = name[1] end
+  end
+  local part = math.ceil((most + 500) / math.max(1, #due))
+  for _, n in ipairs(due) do promote(q, n, math.min(most + 200, part), part, true) end
+end
+
 -- When the next job of these names is due. The bounds are mended on the way.
 local function next_due(q, names)
   local soonest

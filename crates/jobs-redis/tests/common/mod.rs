@@ -15,3 +15,9 @@ pub fn variable(name: &str) -> Result<String, String> {
     let why = format!("set {name} to the URL of a Redis 7.0, or run `cargo xtask test --install`");
     std::env::var(name).map_err(|_| why)
 }
+
+/// As many as it is normally, or `JOBS_TEST_TIMES` as many.
+pub fn times(normal: usize) -> usize {
+    let times = std::env::var("JOBS_TEST_TIMES").ok();
+    normal * times.map_or(1, |times| times.parse::<usize>().expect("JOBS_TEST_TIMES is a number"))
+}

@@ -2,19 +2,19 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use jiff::SignedDuration;
-use jobs_core::{queue::Worker, view::LaneCounts};
-
-use super::facts::Facts;
+use super::Facts;
 use crate::{
     json::Finding,
-    text::{count, is_endless, line, span, until, when},
+    queue::Worker,
+    view::LaneCounts,
+    words::{count, is_endless, line, span, until, when},
 };
+use jiff::SignedDuration;
 
 /// Something is wrong.
-pub(super) const PROBLEM: &str = "problem";
+pub const PROBLEM: &str = "problem";
 /// Somebody wants it so, or it is in order.
-const NOTE: &str = "note";
+pub const NOTE: &str = "note";
 
 /// Clocks of machines that are kept right agree better than that.
 const APART: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const NOT_TAKEN: Duration = Duration::from_secs(60);
 const TOLD: usize = 10;
 
 /// Every reason, problems first.
-pub(super) fn find(facts: &Facts) -> Vec<Finding> {
+pub fn find(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     for reasons in [
         store, clock, no_worker, not_known, stuck, expired, not_taken, paused, busy, scheduled,
@@ -48,7 +48,7 @@ fn problem(kind: &'static str, what: String, remedy: impl Into<String>) -> Findi
     Finding { level: PROBLEM, kind, what, remedy: remedy.into() }
 }
 
-fn note(kind: &'static str, what: String, remedy: impl Into<String>) -> Finding {
+pub(super) fn note(kind: &'static str, what: String, remedy: impl Into<String>) -> Finding {
     Finding { level: NOTE, kind, what, remedy: remedy.into() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jobs_core::{
+use crate::{
     JobRef, Payload, RunAt, Timeout, Timestamp,
     view::{Attempt, Holder, JobRecord, JobView, Page, VerbRecord},
 };
@@ -10,7 +10,6 @@ use serde::Serialize;
 
 /// Of `list`.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct List {
     /// Newest first.
     pub jobs: Vec<Job>,
@@ -24,7 +23,6 @@ pub struct List {
 
 /// A job, without its payload.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Job {
     /// Whose.
     pub tenant: String,
@@ -64,7 +62,6 @@ pub struct Job {
 
 /// Of `show`.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Show {
     /// The job.
     pub job: Job,
@@ -90,7 +87,6 @@ pub struct Show {
 
 /// Who runs a job.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Held {
     /// Its label and identity.
     pub worker: String,
@@ -106,7 +102,6 @@ pub struct Held {
 
 /// An attempt that ended.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Ended {
     /// As the handler saw it; restarts when an operator retries.
     pub number: u32,
@@ -124,7 +119,6 @@ pub struct Ended {
 
 /// Who did something by hand.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct By {
     /// What.
     pub verb: String,
@@ -136,7 +130,6 @@ pub struct By {
 
 /// Of `retry`, `cancel` and `delete`.
 #[derive(Debug, Default, Serialize)]
-#[non_exhaustive]
 pub struct Changed {
     /// The verb.
     pub verb: &'static str,
@@ -154,7 +147,6 @@ pub struct Changed {
 
 /// A job that a verb did not change.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Unchanged {
     /// Whose.
     pub tenant: String,
@@ -194,7 +186,7 @@ impl From<&JobView> for Job {
 }
 
 /// When a stored job is due: a store always knows.
-pub(crate) fn due(run_at: RunAt) -> Option<Timestamp> {
+pub fn due(run_at: RunAt) -> Option<Timestamp> {
     match run_at {
         RunAt::At(at) => Some(at),
         RunAt::Now | RunAt::After(_) => None,
@@ -202,7 +194,8 @@ pub(crate) fn due(run_at: RunAt) -> Option<Timestamp> {
 }
 
 impl List {
-    pub(crate) fn of(jobs: &[JobView], end: &Page) -> Self {
+    /// These jobs of a walk, and the page that it ended with.
+    pub fn of(jobs: &[JobView], end: &Page) -> Self {
         let next = end.next.as_ref().map(ToString::to_string);
         let complete = end.complete && next.is_none();
         Self { jobs: jobs.iter().map(Job::from).collect(), next, complete, now: end.now }
@@ -263,7 +256,8 @@ impl From<&VerbRecord> for By {
 }
 
 impl Unchanged {
-    pub(crate) fn new(job: &JobRef, answer: &'static str) -> Self {
+    /// With nothing more to say.
+    pub fn new(job: &JobRef, answer: &'static str) -> Self {
         let (tenant, id) = (job.tenant.clone(), job.id.to_string());
         Self { tenant, id, answer, state: None, held_by: None }
     }

@@ -1,12 +1,13 @@
-//! Text for people: nothing in it moves the cursor, and times are both how long ago and when.
+//! Text for people, on a terminal or a page: nothing in it moves the cursor or turns the writing
+//! around, and times are both how long ago and when.
 
 use std::{borrow::Cow, time::Duration};
 
-use jobs_core::{Timestamp, time::MAX_MILLIS};
+use crate::{Timestamp, time::MAX_MILLIS};
 
 /// Would a terminal obey it, or show other text than is there? Controls of both sets (U+009B alone
 /// begins an escape sequence), and marks that turn the direction of writing or are not seen.
-pub(crate) fn is_unsafe(char: char) -> bool {
+pub fn is_unsafe(char: char) -> bool {
     char.is_control()
         || matches!(char,
             '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
@@ -14,12 +15,12 @@ pub(crate) fn is_unsafe(char: char) -> bool {
 }
 
 /// What is printed: line ends stay, the rest that a terminal would obey is written out.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     escape(text, |char| is_unsafe(char) && char != '\n')
 }
 
 /// The same on one line.
-pub(crate) fn line(text: &str) -> Cow<'_, str> {
+pub fn line(text: &str) -> Cow<'_, str> {
     escape(text, is_unsafe)
 }
 
@@ -35,7 +36,7 @@ fn escape(text: &str, bad: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// At most `most` characters of it.
-pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
+pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => Cow::Borrowed(text),
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
@@ -43,13 +44,13 @@ pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
 }
 
 /// `1 job`, `2 jobs`, `10,000 jobs`.
-pub(crate) fn count(number: u64, what: &str) -> String {
+pub fn count(number: u64, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {what}{plural}", grouped(number))
 }
 
 /// `10,000`.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -62,7 +63,7 @@ pub(crate) fn grouped(number: u64) -> String {
 }
 
 /// Two units are enough: `350ms`, `45s`, `3m 12s`, `2h 5m`, `4d 3h`.
-pub(crate) fn span(length: Duration) -> String {
+pub fn span(length: Duration) -> String {
     let seconds = length.as_secs();
     let two = |large: u64, l: char, small: u64, s: char| match small {
         0 => format!("{large}{l}"),
@@ -78,12 +79,12 @@ pub(crate) fn span(length: Duration) -> String {
 }
 
 /// From `earlier` to `later`; none where it is the other way round.
-pub(crate) fn between(earlier: Timestamp, later: Timestamp) -> Duration {
+pub fn between(earlier: Timestamp, later: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
 }
 
 /// `2026-11-30T17:49:44Z (3m ago)`, by the clock that `now` is of.
-pub(crate) fn when(at: Timestamp, now: Timestamp) -> String {
+pub fn when(at: Timestamp, now: Timestamp) -> String {
     let relative = match at > now {
         true => format!("in {}", span(between(now, at))),
         false => format!("{} ago", span(between(at, now))),
@@ -92,7 +93,7 @@ pub(crate) fn when(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// The last moment that a store holds stands for no end at all.
-pub(crate) fn until(at: Timestamp, now: Timestamp) -> String {
+pub fn until(at: Timestamp, now: Timestamp) -> String {
     match is_endless(at) {
         true => "until it is resumed".to_owned(),
         false => format!("until {}", when(at, now)),
@@ -100,7 +101,7 @@ pub(crate) fn until(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// Is this pause without a deadline?
-pub(crate) fn is_endless(at: Timestamp) -> bool {
+pub fn is_endless(at: Timestamp) -> bool {
     at.as_millisecond() >= MAX_MILLIS
 }
 
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(at("2026-11-30T17:46:32.2Z"), "2026-11-30T17:46:32Z (3m 12s ago)");
         assert_eq!(at("2026-12-02T17:49:44.5Z"), "2026-12-02T17:49:44Z (in 2d)");
         assert_eq!(span(Duration::from_millis(350)), "350ms");
-        let endless = jobs_core::time::from_millis(MAX_MILLIS);
+        let endless = crate::time::from_millis(MAX_MILLIS);
         assert_eq!(until(endless, now), "until it is resumed");
         assert_eq!(span(Duration::from_secs(7500)), "2h 5m");
     }

@@ -1,17 +1,16 @@
 //! Of the verbs for lanes and workers.
 
-use jobs_core::{
+use crate::{
     Timestamp,
     view::{Count, Counts, LaneCounts, WorkerView},
 };
 use serde::Serialize;
 
 use super::By;
-use crate::text::is_endless;
+use crate::words::is_endless;
 
 /// Of `pause` and `resume`.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Tuned {
     /// The verb.
     pub verb: &'static str,
@@ -27,7 +26,6 @@ pub struct Tuned {
 
 /// A lane that is paused.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct StillPaused {
     /// Whose lane.
     pub tenant: String,
@@ -37,7 +35,6 @@ pub struct StillPaused {
 
 /// Of `stats`.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Stats {
     /// Those with live jobs or settings of their own.
     pub lanes: Vec<Lane>,
@@ -49,7 +46,6 @@ pub struct Stats {
 
 /// One queue of one tenant.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Lane {
     /// The queue.
     pub queue: String,
@@ -77,7 +73,6 @@ pub struct Lane {
 
 /// A count: exact, or at least that.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Number {
     /// At most 10,000 for a lane.
     pub number: u64,
@@ -87,7 +82,6 @@ pub struct Number {
 
 /// What ended in one minute of one lane.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Minute {
     /// The queue.
     pub queue: String,
@@ -103,7 +97,6 @@ pub struct Minute {
 
 /// Of `workers`.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Workers {
     /// Those alive.
     pub workers: Vec<Worker>,
@@ -113,7 +106,6 @@ pub struct Workers {
 
 /// A worker that is alive.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Worker {
     /// Random per start.
     pub id: String,
@@ -184,7 +176,8 @@ impl From<Count> for Number {
 }
 
 impl Workers {
-    pub(crate) fn of(workers: &[WorkerView], now: Timestamp) -> Self {
+    /// Those alive at the store's `now`.
+    pub fn of(workers: &[WorkerView], now: Timestamp) -> Self {
         let workers = workers.iter().map(|WorkerView { worker, since, seen }| Worker {
             id: worker.id.to_string(),
             label: worker.label.clone(),

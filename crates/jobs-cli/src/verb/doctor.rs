@@ -1,12 +1,9 @@
-//! `doctor`: why are jobs not running? It gathers what the store tells ([`facts`]), finds reasons in
-//! it ([`reasons`]), and says each with what to do.
+//! `doctor`: why are jobs not running? What it says is core's, so that a page says the same.
 
-mod facts;
-mod reasons;
-#[cfg(test)]
-mod tests;
-
-use jobs_core::Admin;
+use jobs_core::{
+    Admin,
+    doctor::{self, Facts, PROBLEM},
+};
 
 use super::Session;
 use crate::{
@@ -14,14 +11,15 @@ use crate::{
     stop::{FAILED, Stop},
     text::{count, printable, span},
 };
-use facts::Facts;
 
 /// The exit status is 1 where something is wrong. A pause, jobs that are due later and parked jobs are
 /// told, and are not wrong.
 pub(crate) async fn run<A: Admin>(session: &Session<A>) -> Result<u8, Stop> {
-    let facts = Facts::gather(session).await?;
-    let findings = reasons::find(&facts);
-    let healthy = findings.iter().all(|finding| finding.level != reasons::PROBLEM);
+    let permit = session.access.permit().await?;
+    let tenant = session.access.tenant.as_deref();
+    let facts = Facts::gather(&session.store, &permit, tenant).await?;
+    let findings = doctor::find(&facts);
+    let healthy = findings.iter().all(|finding| finding.level != PROBLEM);
     let status = if healthy { 0 } else { FAILED };
     if session.out.json {
         session.out.object(&in_json(&facts, healthy, findings))?;
@@ -32,7 +30,7 @@ pub(crate) async fn run<A: Admin>(session: &Session<A>) -> Result<u8, Stop> {
         let level = finding.level.to_uppercase();
         session.out.say(format!("\n{level}: {}\n  {}", finding.what, finding.remedy))?;
     }
-    let problems = findings.iter().filter(|finding| finding.level == reasons::PROBLEM).count();
+    let problems = findings.iter().filter(|finding| finding.level == PROBLEM).count();
     session.out.say(match problems {
         0 => "\nNothing is wrong.".to_owned(),
         some => format!("\n{}.", count(some as u64, "problem")),

@@ -2,10 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jobs_core::{Admin, Job, queue::Worker};
+use jobs_core::{
+    Admin, Job,
+    doctor::{self, Facts},
+    queue::Worker,
+};
 use jobs_testkit::{fixture::Fixture, kit, model::Model};
 
-use super::{facts::Facts, reasons};
 use crate::verb::Session;
 
 struct Aged {
@@ -40,9 +43,10 @@ impl Aged {
 
     /// What it finds: kinds, and all the words.
     async fn finds(&self) -> (Vec<&'static str>, String) {
-        let facts = Facts::gather(&self.session).await.unwrap();
+        let permit = self.session.access.permit().await.unwrap();
+        let facts = Facts::gather(&self.session.store, &permit, None).await.unwrap();
         // Its own clock is moved, this machine's is not.
-        let mut found = reasons::find(&facts);
+        let mut found = doctor::find(&facts);
         found.retain(|finding| finding.kind != "clock");
         let words = found.iter().map(|finding| format!("{} {}\n", finding.what, finding.remedy));
         (found.iter().map(|finding| finding.kind).collect(), words.collect())

@@ -1,13 +1,12 @@
 //! Of the verbs for the store.
 
-use jobs_core::Timestamp;
+use crate::Timestamp;
 use serde::Serialize;
 
 use super::Number;
 
 /// Of `migrate`.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Migrated {
     /// True: an error has no object.
     pub migrated: bool,
@@ -15,7 +14,6 @@ pub struct Migrated {
 
 /// Of `doctor`.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Doctor {
     /// Is there no finding of level `problem`? Then the exit status is 0, else 1.
     pub healthy: bool,
@@ -43,7 +41,6 @@ pub struct Doctor {
 
 /// Why jobs are not running, or may soon not be.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct Finding {
     /// `problem`: something is wrong. `note`: somebody wants it so, or it is in order.
     pub level: &'static str,
