@@ -37,5 +37,6 @@ mod worker;
 pub use command::Command;
 pub use jobs::Jobs;
 pub use jobs_core::json;
+pub use stop::advised;
 
 use jobs_core::words as text;

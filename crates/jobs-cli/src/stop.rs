@@ -10,7 +10,7 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const REFUSED: u8 = 2;
 
 /// An application's own error.
-pub(crate) type AnyError = Box<dyn AnError + Send + Sync>;
+pub type AnyError = Box<dyn AnError + Send + Sync>;
 
 /// A command's early end.
 #[derive(Debug)]
@@ -56,8 +56,9 @@ pub(crate) fn not_opened(error: &AnyError) -> String {
     format!("the store cannot be opened: {}", advised(error))
 }
 
-/// An error with those that caused it, outermost first; advice for the first of a store's among them.
-pub(crate) fn advised(error: &AnyError) -> String {
+/// An error with those that caused it, outermost first, and with advice for the first of a store's
+/// among them: what `worker` and `jobs …` say of it, for an application's own commands.
+pub fn advised(error: &AnyError) -> String {
     let mut words = String::new();
     for error in causes(error) {
         let more = match error.downcast_ref::<Error>() {
@@ -100,7 +101,12 @@ pub(crate) fn with_advice(error: &Error) -> String {
             "If the tables are missing or older than this release, `jobs migrate` makes them."
         }
         ErrorKind::Unavailable => "Check that the URL is right and the server runs.",
-        ErrorKind::Busy | ErrorKind::Timeout => "Try again: every command is safe to repeat.",
+        ErrorKind::Busy => "Try again: every command is safe to repeat.",
+        // Some stores wait for a server to come, until nobody has come.
+        ErrorKind::Timeout => {
+            "Try again: every command is safe to repeat. If it stays so, check that the URL is right \
+             and the server runs."
+        }
         _ => return error.to_string(),
     };
     format!("{error}\n{advice}")

@@ -102,6 +102,21 @@ impl Context {
     pub async fn push<J: IntoJob + Send>(&self, job: J) -> Result<Pushed, PushError> {
         self.0.queue.push(&self.0.grant, job).await
     }
+
+    /// Pushes many jobs under this run's Grant, answering one by one in order. A refused one does not
+    /// stop the others.
+    ///
+    /// # Cancel safety
+    /// As [`push`](Self::push), for each. A run that may be repeated gives its jobs the same ids each
+    /// time, or a key: what is there already answers that it is.
+    pub async fn push_many<J, I>(&self, jobs: I) -> Vec<Result<Pushed, PushError>>
+    where
+        J: IntoJob + Send,
+        I: IntoIterator<Item = J> + Send,
+        I::IntoIter: Send,
+    {
+        self.0.queue.push_many(&self.0.grant, jobs).await
+    }
 }
 
 /// Shows which job, never its payload.

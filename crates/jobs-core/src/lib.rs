@@ -14,6 +14,7 @@
 //! | what a stale worker is refused by | [`claim`] |
 //! | how a run ends | [`outcome`] |
 //! | how jobs are run | [`handler`], [`context`], [`worker`] |
+//! | how jobs get from an outbox into another store | [`relay`] |
 //! | why jobs are not running | [`doctor`] |
 //! | what operators are told | [`view`], as JSON [`json`], in words [`words`] |
 //!
@@ -37,6 +38,7 @@ pub mod outcome;
 pub mod payload;
 pub mod permit;
 pub mod queue;
+pub mod relay;
 pub mod reserve;
 pub mod retention;
 pub mod retry;

@@ -127,3 +127,32 @@ impl PerName {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The table at the head of this file and the code below it, which name the same.
+    #[test]
+    fn k11_the_table_names_every_metric() {
+        let text = include_str!("metrics.rs");
+        let (_, text) = text.split_once("//! | metric |").expect("the table");
+        let (table, code) = text.split_once("use std").expect("the code");
+        let listed = table.lines().filter_map(|row| row.strip_prefix("//! | `"));
+        let listed = listed.filter_map(|row| {
+            let (name, rest) = row.split_once('`')?;
+            Some((name.to_owned(), rest.split('|').nth(1)?.trim().to_owned()))
+        });
+        let listed: BTreeSet<_> = listed.collect();
+        let of_kind = |kind: &'static str| {
+            let calls = code.split(&format!("{kind}!(\"")[..]).skip(1).collect::<Vec<_>>();
+            calls
+                .into_iter()
+                .filter_map(move |call| Some((call.split_once('"')?.0.to_owned(), kind.to_owned())))
+        };
+        let used = ["counter", "gauge", "histogram"].into_iter().flat_map(of_kind);
+        let used: BTreeSet<_> = used.filter(|(name, _)| name.starts_with("jobs_")).collect();
+        assert_eq!(listed, used);
+        assert!(used.len() >= 8, "{used:?}");
+    }
+}

@@ -21,6 +21,7 @@ pub mod list;
 pub mod many;
 pub mod push;
 pub mod race;
+pub mod relay;
 pub mod renew;
 pub mod reserve;
 pub mod scope;
@@ -97,6 +98,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         worker_process::CASES,
         worker_settling::CASES,
         worker_shutdown::CASES,
+        relay::CASES,
     ]
     .into_iter()
     .flatten()
