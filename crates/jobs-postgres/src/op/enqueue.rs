@@ -78,7 +78,10 @@ async fn push(store: &Postgres, jobs: &[AuthorizedJob], failed: Failed) -> Vec<R
             let ends = rest[..most].iter().position(|job| unknown.after(job).is_some());
             let (head, tail) = rest.split_at(ends.unwrap_or(most));
             let told = halves(store, head, failed).await;
-            unknown.note(head, &told);
+            // Of several pushes each is for itself (P7): the same job of two callers is tried for each.
+            if failed == Failed::Whole {
+                unknown.note(head, &told);
+            }
             answers.extend(told);
             rest = tail;
         }
